@@ -1,0 +1,35 @@
+# Every target makes .venv and installs the project when needed; nothing else has to be set up.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint types bench clean
+
+help:  ## show this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit("coterie needs Python >= 3.11; set PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
+	@echo "installing into $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(READY)  ## compare six algorithms on real images (about a minute) and write an HTML report
+	$(BIN)/coterie demo
+
+test: $(READY) lint  ## style, types, and every test
+	$(BIN)/python -m mypy
+	$(BIN)/python -m pytest
+
+lint: $(READY)  ## style only
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check .
+
+bench: $(READY)  ## print the speed table of this machine
+	$(BIN)/python benchmarks/speed.py
+
+clean:  ## remove .venv and caches; runs/ stays
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

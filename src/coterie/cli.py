@@ -1,0 +1,260 @@
+"""The command line: `coterie demo`, `run`, `compare`, `report` and `list`."""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from coterie.errors import CoterieError, did_you_mean
+
+if TYPE_CHECKING:
+    from coterie.config import Config
+    from coterie.record import RecordedRun
+
+RUNS_HELP = "RUNS are run folders, or folders that hold some."
+
+
+class _Commands(click.Group):
+    """Prints our own errors as one line and exits with 2; anything else is a bug and shows."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except CoterieError as error:
+            click.echo(f"coterie: {error}", err=True)
+            ctx.exit(2)
+        except KeyboardInterrupt:
+            click.echo("coterie: stopped; the rows so far are kept", err=True)
+            ctx.exit(130)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        found = super().get_command(ctx, cmd_name)
+        if found is None:
+            hint = did_you_mean(cmd_name, self.commands)
+            click.echo(f"coterie: unknown command {cmd_name!r}{hint}", err=True)
+            ctx.exit(2)
+        return found
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="coterie")
+def main() -> None:
+    """Group federated learning: who should train together, and what that does to accuracy and time.
+
+    \b
+    Start here:
+      coterie demo                          six algorithms on real images, in a minute
+      coterie run quickstart                one run of an experiment file that ships with coterie
+      coterie run my.toml --set algorithm.tau2=10 --set model.name=2nn
+      coterie compare runs/                 the table of any runs
+      coterie list                          algorithms, datasets, models, topologies, settings
+    """
+
+
+@main.command()
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for the runs [runs/demo].")
+@click.option("--jobs", type=click.IntRange(min=1), help="Runs at a time [cores].")
+def demo(out: Path | None, jobs: int | None) -> None:
+    """Compare six algorithms on embedded Fashion-MNIST images and write an HTML report."""
+    from coterie.record import find_runs
+    from coterie.report import write_picture, write_report
+
+    folder = _run_file("demo", (), out, jobs)
+    runs = find_runs([folder])
+    _print_blocks(runs, None)
+    write_report(runs, folder / "report.html")
+    write_picture(runs, folder / "accuracy.png")
+    click.echo(f"\nreport: {folder / 'report.html'}\npicture: {folder / 'accuracy.png'}")
+
+
+@main.command()
+@click.argument("file")
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Override a setting of the file, such as algorithm.tau1=5 (see 'coterie list settings').",
+)
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for the run [runs/NAME].")
+@click.option("--jobs", type=click.IntRange(min=1), help="Runs of a sweep at a time [cores].")
+def run(file: str, overrides: tuple[str, ...], out: Path | None, jobs: int | None) -> None:
+    """Run the experiment in FILE, a TOML file or the name of one that ships with coterie.
+
+    \b
+    What other projects call it:
+      tau1  num_local_update, kappa1, local epochs
+      tau2  num_edge_aggregation, kappa2, group_comm_round
+      num_groups  group_num;   num_nodes  num_clients
+
+    A [sweep] table in FILE lists several values of a setting; every combination is run.
+    """
+    folder = _run_file(file, overrides, out, jobs)
+    from coterie.record import find_runs
+
+    _print_blocks(find_runs([folder]), None)
+    click.echo(f"\nrun folder: {folder}")
+
+
+@main.command()
+@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--target", type=click.FloatRange(0, 1), help="Accuracy to time [FedAvg's final].")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+def compare(runs: tuple[Path, ...], target: float | None, as_json: bool) -> None:
+    """Print runs side by side: final accuracy, time to a target, delays, Delta, group sizes.
+
+    RUNS are run folders, or folders that hold some. Runs that differ only in their seed are one
+    line, mean and standard deviation. The time to target is in simulated seconds; the target of
+    each seed is what FedAvg ends with on it, unless --target is given.
+    """
+    from coterie.comparison import compare as make_table
+    from coterie.record import find_runs
+
+    found = find_runs(list(runs))
+    if as_json:
+        click.echo(json.dumps([asdict(block) for block in make_table(found, target)], indent=1))
+    else:
+        _print_blocks(found, target)
+
+
+@main.command()
+@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("-o", "--out", type=click.Path(path_type=Path), default=Path("report.html"))
+@click.option("--target", type=click.FloatRange(0, 1), help="Accuracy to time [FedAvg's final].")
+def report(runs: tuple[Path, ...], out: Path, target: float | None) -> None:
+    """Write one HTML page, pictures included, about RUNS: run folders, or folders of some."""
+    from coterie.record import find_runs
+    from coterie.report import write_report
+
+    write_report(find_runs(list(runs)), out, target)
+    click.echo(f"report: {out}")
+
+
+@main.command(name="list")
+@click.argument("what", required=False)
+def list_(what: str | None) -> None:
+    """List what there is: algorithms, groupings, datasets, partitions, models, topologies,
+    experiments, settings.
+    """
+    from coterie import algorithms, config, data, models, partition, topology
+
+    tables: dict[str, Callable[[], dict[str, str]]] = {
+        "algorithms": lambda: {k: a.about for k, a in algorithms.ALGORITHMS.items()},
+        "groupings": lambda: algorithms.GROUPINGS,
+        "datasets": lambda: {k: about for k, (about, _) in data.DATASETS.items()},
+        "partitions": lambda: partition.PARTITIONS,
+        "models": lambda: {k: about for k, (about, _) in models.MODELS.items()},
+        "topologies": lambda: topology.TOPOLOGIES,
+        "experiments": lambda: {p.stem: str(p) for p in sorted(_experiments().glob("*.toml"))},
+        "settings": lambda: {k: f"{about} [{v}]" for k, v, about in config.settings()},
+    }
+    if what is not None and what not in tables:
+        raise CoterieError(f"nothing called {what!r} to list{did_you_mean(what, tables)}")
+    for name, table in tables.items():
+        if what in (None, name):
+            entries = table()
+            width = max(map(len, entries), default=0)
+            click.echo(f"{name}:")
+            for key, about in entries.items():
+                click.echo(f"  {key:{width}}  {about}")
+
+
+def _run_file(file: str, overrides: tuple[str, ...], out: Path | None, jobs: int | None) -> Path:
+    """Run every config of an experiment file and return the folder they went to."""
+    from coterie.config import load_experiment
+    from coterie.sweep import free_folder, plan_jobs, run_jobs
+
+    path = _experiment_path(file)
+    configs = load_experiment(path, overrides)
+    folder = out or free_folder(Path("runs") / path.stem)
+    todo = plan_jobs(configs, folder)
+    with _progress({job.label: job.config for job in todo}) as on_row:
+        run_jobs(todo, jobs or os.cpu_count() or 1, on_row)
+    return folder
+
+
+def _experiments() -> Path:
+    """Folder of the experiment files: inside an installed package, or beside the sources."""
+    package = Path(__file__).resolve().parent
+    inside = package / "experiments"
+    return inside if inside.is_dir() else package.parents[1] / "experiments"
+
+
+def _experiment_path(file: str) -> Path:
+    path = Path(file)
+    shipped = _experiments() / f"{file}.toml"
+    if not path.exists() and shipped.is_file():
+        return shipped
+    if not path.exists():
+        names = [p.stem for p in _experiments().glob("*.toml")]
+        raise CoterieError(f"{file}: no such file{did_you_mean(path.stem, names)}")
+    return path
+
+
+@contextmanager
+def _progress(
+    configs: "dict[str, Config]",
+) -> Iterator[Callable[[str, dict[str, Any]], None]]:
+    """Show live bars with accuracy, simulated time and ETA; nothing where there is no terminal."""
+    if not sys.stderr.isatty():
+        yield lambda label, row: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+        TextColumn("{task.fields[note]}"),
+        TimeRemainingColumn(),
+    )
+    total = sum(config.train.steps for config in configs.values())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        whole = bars.add_task(
+            f"{len(configs)} runs" if len(configs) > 1 else "", total=total, note=""
+        )
+        tasks: dict[str, Any] = {}
+        at: dict[str, int] = {}
+
+        def on_row(label: str, row: dict[str, Any]) -> None:
+            if label not in tasks and len(configs) > 1:
+                steps = configs[label].train.steps
+                tasks[label] = bars.add_task(label, total=steps, note="")
+            note = f"{row['seconds']:.1f} sim s"
+            if row["test_accuracy"] is not None:
+                note = f"{row['test_accuracy']:.1%} at {note}"
+            bars.advance(whole, row["t"] - at.get(label, 0))
+            at[label] = row["t"]
+            bars.update(
+                tasks.get(label, whole), completed=row["t"] if label in tasks else None, note=note
+            )
+            if label in tasks and row["t"] == configs[label].train.steps:
+                bars.remove_task(tasks[label])
+
+        yield on_row
+
+
+def _print_blocks(runs: "list[RecordedRun]", target: float | None) -> None:
+    """Print the comparison; a rich table, as wide as it needs to be where there is no terminal."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from coterie.comparison import compare as make_table
+    from coterie.table import COLUMNS, cells, heading
+
+    console = Console(width=None if sys.stdout.isatty() else 140)
+    for block in make_table(runs, target):
+        table = Table(title=heading(block), title_justify="left", box=None, header_style="bold")
+        for name in COLUMNS:
+            table.add_column(name, justify="left" if name == "algorithm" else "right")
+        for line in block.lines:
+            table.add_row(*cells(line))
+        console.print(table)
+        console.print(f"target: {block.target}", style="dim")

@@ -1,0 +1,138 @@
+"""Runs side by side: accuracy over seeds, and simulated time to the accuracy FedAvg ends with."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import mean, stdev
+from typing import Any
+
+from coterie.algorithms import ALGORITHMS
+from coterie.errors import RecordError
+from coterie.record import RecordedRun
+
+BASELINE = "fedavg"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One algorithm in one setting; means over its seeds, `sd` their standard deviations."""
+
+    algorithm: str
+    seeds: int
+    accuracy: float
+    accuracy_sd: float | None
+    seconds: float
+    target_s: float | None  # mean over the seeds that reached the target
+    reached: int
+    speed_up: float | None  # over FedAvg, on seeds where both reached it
+    d_local: float
+    d_group: float | None
+    d_global: float
+    Delta: float | None
+    delta: float | None
+    group_sizes: list[int]  # of the first seed
+
+
+@dataclass(frozen=True)
+class Block:
+    """Runs that differ only in algorithm and seed."""
+
+    setting: dict[str, Any]  # what tells this block from the others
+    target: str
+    lines: list[Line]
+
+
+def compare(runs: Sequence[RecordedRun], target: float | None = None) -> list[Block]:
+    """Make the table of the complete runs.
+
+    The target of each seed is FedAvg's final accuracy on it unless one is given.
+    """
+    complete = [run for run in runs if run.summary["status"] == "complete"]
+    if not complete:
+        raise RecordError("none of these runs is complete")
+    settings = [_setting(run) for run in complete]
+    keys = [k for k in settings[0] if len({str(s.get(k)) for s in settings}) > 1]
+    blocks: dict[str, tuple[dict[str, Any], list[RecordedRun]]] = {}
+    for run, setting in zip(complete, settings, strict=True):
+        told = {key: setting.get(key) for key in keys}
+        blocks.setdefault(str(told), (told, []))[1].append(run)
+    return [_block(told, members, target) for told, members in blocks.values()]
+
+
+def seconds_to(run: RecordedRun, target: float) -> float | None:
+    """Simulated seconds until a run's test accuracy first reaches target; None if it never does."""
+    for row in run.rows:
+        if row["test_accuracy"] is not None and row["test_accuracy"] >= target:
+            return float(row["seconds"])
+    return None
+
+
+def _setting(run: RecordedRun) -> dict[str, Any]:
+    """Return a run's flat config without what varies inside a block."""
+    table = {
+        f"{section}.{key}": value
+        for section, inner in run.config.items()
+        if isinstance(inner, dict)
+        for key, value in inner.items()
+    }
+    return {k: v for k, v in table.items() if k != "algorithm.name"}
+
+
+def _block(told: dict[str, Any], runs: list[RecordedRun], target: float | None) -> Block:
+    by_name: dict[str, list[RecordedRun]] = {}
+    for run in runs:
+        by_name.setdefault(run.config["algorithm"]["name"], []).append(run)
+    base = {run.config["seed"]: run for run in by_name.get(BASELINE, [])}
+    targets = _targets(runs, base, target)
+    base_s = {seed: seconds_to(run, targets[seed]) for seed, run in base.items() if targets}
+    order = [*(name for name in ALGORITHMS if name in by_name)]
+    lines = [_line(name, by_name[name], targets, base_s) for name in order]
+    said = "FedAvg's final accuracy, seed by seed" if targets else "none without a fedavg run"
+    return Block(told, f"{target:.1%}" if target is not None else said, lines)
+
+
+def _targets(
+    runs: list[RecordedRun], base: dict[int, RecordedRun], target: float | None
+) -> dict[int, float]:
+    """Target accuracy of every seed; a seed that FedAvg did not run has the others' mean."""
+    seeds = {run.config["seed"] for run in runs}
+    if target is not None:
+        return dict.fromkeys(seeds, target)
+    if not base:
+        return {}
+    final = {seed: float(run.summary["test_accuracy"]) for seed, run in base.items()}
+    return {seed: final.get(seed, mean(final.values())) for seed in seeds}
+
+
+def _line(
+    name: str,
+    runs: list[RecordedRun],
+    targets: dict[int, float],
+    base_s: dict[int, float | None],
+) -> Line:
+    accuracies = [float(run.summary["test_accuracy"]) for run in runs]
+    hits = {
+        run.config["seed"]: seconds_to(run, targets[run.config["seed"]]) for run in runs if targets
+    }
+    reached = {seed: s for seed, s in hits.items() if s is not None}
+    pairs = [(b, s) for seed, s in reached.items() if (b := base_s.get(seed)) is not None and s > 0]
+    return Line(
+        algorithm=name,
+        seeds=len(runs),
+        accuracy=mean(accuracies),
+        accuracy_sd=stdev(accuracies) if len(runs) > 1 else None,
+        seconds=mean(run.summary["seconds"] for run in runs),
+        target_s=mean(reached.values()) if reached else None,
+        reached=len(reached),
+        speed_up=mean(b for b, _ in pairs) / mean(s for _, s in pairs) if pairs else None,
+        d_local=mean(run.summary["d_local"] for run in runs),
+        d_group=_mean_or_none([run.summary["d_group"] for run in runs]),
+        d_global=mean(run.summary["d_global"] for run in runs),
+        Delta=_mean_or_none([run.summary["Delta"] for run in runs]),
+        delta=_mean_or_none([run.summary["delta"] for run in runs]),
+        group_sizes=sorted(runs[0].summary["group_sizes"], reverse=True),
+    )
+
+
+def _mean_or_none(values: list[float | None]) -> float | None:
+    known = [v for v in values if v is not None]
+    return mean(known) if known else None

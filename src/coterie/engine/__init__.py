@@ -1,0 +1,100 @@
+"""How local steps run: the contract that every engine keeps, and the values that cross it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+StepUnit = Literal["epoch", "batch"]
+
+
+@dataclass(frozen=True, eq=False)
+class Models:
+    """The models in use: w [m, d], and for each node the row that is its model [n].
+
+    After a global mean m = 1 and after a group mean m = K: equal models are kept once.
+    """
+
+    w: "Tensor"
+    of_node: Ints
+
+
+@dataclass(frozen=True)
+class LocalSteps:
+    """How a node takes a step: `batch_size` None is full batch; the rate decays every step."""
+
+    lr: float
+    lr_decay: float
+    batch_size: int | None
+    unit: StepUnit
+    seed: int
+
+    def lr_at(self, t: int) -> float:
+        """Learning rate of step t = 1, 2, ...
+
+        >>> LocalSteps(0.5, 0.5, None, "epoch", 0).lr_at(2)
+        0.25
+        """
+        return self.lr * self.lr_decay ** (t - 1)
+
+    def batches(self, t: int, i: int, n_examples: int) -> Sequence[Ints | None]:
+        """Examples of node i in each mini-batch of step t; None is a batch of everything.
+
+        An epoch is a random permutation cut into ceil(n/batch) pieces; a batch is one random
+        choice without replacement. Both depend on (seed, t, i) alone, so neither order nor engine
+        nor a resumed run can change them.
+        """
+        if self.batch_size is None or self.batch_size >= n_examples:
+            return [None]
+        order = np.random.default_rng([self.seed, t, i]).permutation(n_examples)
+        if self.unit == "batch":
+            return [order[: self.batch_size]]
+        return [order[k : k + self.batch_size] for k in range(0, n_examples, self.batch_size)]
+
+    def examples_per_step(self, sizes: Ints) -> Ints:
+        """Examples each node works through in one step."""
+        if self.batch_size is None or self.unit == "epoch":
+            return sizes
+        return np.minimum(sizes, self.batch_size)
+
+
+@dataclass(frozen=True, eq=False)
+class Gradients:
+    """Full-data losses F_i(w) [n], and the Gram matrix [n, n] of the centred gradients."""
+
+    losses: Floats
+    gram: Floats
+
+
+@dataclass(frozen=True)
+class Score:
+    """Mean loss and accuracy on one part of the data."""
+
+    loss: float
+    accuracy: float
+
+
+class Engine(Protocol):
+    """What Algorithm 1 asks of an engine; state is passed in and out, never kept."""
+
+    def initial(self) -> Models:
+        """Give every node the same random model w(0)."""
+
+    def advance(self, models: Models, start: int, stop: int, z: Ints) -> Models:
+        """Take local steps start+1 .. stop on every node, then average by z, weighted by data."""
+
+    def gradients(self, w: "Tensor") -> Gradients:
+        """Compute every node's full-data loss and gradient at w."""
+
+    def evaluate(self, w: "Tensor", part: Literal["val", "test"]) -> Score:
+        """Score the model w on held-out examples."""
+
+    def export(self, w: "Tensor") -> "dict[str, Tensor]":
+        """Return the model w as named tensors."""

@@ -1,0 +1,64 @@
+"""The exceptions a user can meet, each one line: what, the rule, the value, the way out."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class CoterieError(Exception):
+    """Root of every error the package raises on purpose; the CLI prints it and exits with 2."""
+
+
+class ConfigError(CoterieError):
+    """An experiment file or `--set` that cannot be run as it is."""
+
+
+class DataError(CoterieError):
+    """A dataset that is missing or is not what its format says."""
+
+
+class PartitionError(CoterieError):
+    """Data that cannot be split over the nodes as asked."""
+
+
+class TopologyError(CoterieError):
+    """A network that cannot be built as asked."""
+
+
+class GroupingError(CoterieError):
+    """Nodes that cannot be grouped as asked."""
+
+
+class ModelError(CoterieError):
+    """A model that cannot be loaded, or does not fit the data."""
+
+
+class TrainingError(CoterieError):
+    """Training that cannot go on, such as a loss that is no longer a number."""
+
+
+class RecordError(CoterieError):
+    """A run folder that cannot be written or read."""
+
+
+def did_you_mean(name: str, choices: Iterable[str]) -> str:
+    """Return `; did you mean 'x'?` for the closest choice, else the choices themselves.
+
+    >>> did_you_mean("fedavg-ci", ["fedavg", "fedavg-ic"])
+    "; did you mean 'fedavg-ic'?"
+    >>> did_you_mean("zzz", ["sr", "2nn"])
+    '; choose one of sr, 2nn'
+    """
+    choices = list(choices)
+    close = difflib.get_close_matches(name.lower(), choices, n=1, cutoff=0.6)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return f"; choose one of {', '.join(choices)}"
+
+
+def unknown(what: str, name: str, choices: Iterable[str]) -> str:
+    """Return the message for a name that is not in a table.
+
+    >>> unknown("model", "snn", ["sr", "2nn", "cnn"])
+    "unknown model 'snn'; did you mean 'cnn'?"
+    """
+    return f"unknown {what} {name!r}{did_you_mean(name, choices)}"

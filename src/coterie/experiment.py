@@ -1,0 +1,212 @@
+"""From a config to a run: build every part, run Algorithm 1, and record it."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coterie import data as datasets
+from coterie.algorithms import Search, find_algorithm
+from coterie.clock import step_seconds
+from coterie.config import Config, to_toml
+from coterie.costs import Ints
+from coterie.data import Dataset
+from coterie.engine import LocalSteps
+from coterie.errors import ConfigError, TrainingError
+from coterie.models import REFERENCE_FLOPS, make_model
+from coterie.network import Network
+from coterie.partition import Partition, Spread, make_partition
+from coterie.record import RunWriter, write_json
+from coterie.run import Averaging, Problem, State, one_group, rounds
+from coterie.topology import make_topology
+
+# Streams of the seed; a node's batches use (seed, t, i) and the planner (seed, 1).
+SPLIT_STREAM, PARTITION_STREAM, TOPOLOGY_STREAM = 2, 3, 4
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A problem ready to run, and what its record will say about it."""
+
+    config: Config
+    problem: Problem
+    class_counts: Ints  # [n, classes]
+    n_parameters: int
+    flops_per_example: int
+
+
+def load_dataset(config: Config) -> Dataset:
+    """Load the dataset that a config names."""
+    return datasets.load(config.data.name, Path(config.data.path) if config.data.path else None)
+
+
+def prepare(config: Config, dataset: Dataset | None = None) -> Prepared:
+    """Build everything a run needs; whatever cannot work fails here, before anything is written."""
+    import torch
+
+    from coterie.engine.sequential import Sequential
+    from coterie.models.size import flops_per_example, n_bytes, n_parameters
+
+    _check_device(config.train.device)
+    torch.set_num_threads(config.train.threads)
+    dataset = dataset or load_dataset(config)
+    algorithm = find_algorithm(config.algorithm.name)
+    search = Search(
+        config.algorithm.grouping, config.algorithm.alpha_iid, config.algorithm.alpha_comm
+    )
+    planner = algorithm.planner(search)
+    split = datasets.split(dataset.y, _rng(config, SPLIT_STREAM))
+    x, y = dataset.x[split.train], dataset.y[split.train]
+    part = _partition(config, y, pooled=algorithm.pooled)
+    topology = make_topology(
+        config.network.topology, part.edge_of, config.network.degree, _rng(config, TOPOLOGY_STREAM)
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        model = make_model(config.model.name, dataset.input_shape, dataset.n_classes)
+    flops = flops_per_example(model, dataset.input_shape)
+    if config.compute.flops == "reference":
+        flops = REFERENCE_FLOPS[config.model.name]
+    steps = _local_steps(config)
+    worked = steps.examples_per_step(part.sizes)
+    model_bytes = n_bytes(model)
+    charged = algorithm.iid and config.algorithm.charge_grouping
+    problem = Problem(
+        engine=Sequential(
+            model,
+            [(x[i], y[i]) for i in part.indices],
+            {
+                "val": (dataset.x[split.val], dataset.y[split.val]),
+                "test": (dataset.x[split.test], dataset.y[split.test]),
+            },
+            steps,
+            config.train.device,
+        ),
+        network=Network(topology, config.network.link_mbytes_per_s * 1e6, config.network.latency_s),
+        p=part.p,
+        edge_of=part.edge_of,
+        planner=planner,
+        schedule=algorithm.schedule(config.algorithm.tau1, config.algorithm.tau2),
+        steps=config.train.steps,
+        num_groups=config.algorithm.num_groups,
+        model_bytes=model_bytes,
+        step_s=step_seconds(worked, flops, config.compute.gflops * 1e9),
+        epochs_per_step=float(worked.sum() / part.sizes.sum()),
+        seed=config.seed,
+        searched=algorithm.searched,
+        charged_bytes=4 * n_parameters(model) if charged else 0,
+        eval_every=config.train.eval_every,
+    )
+    counts = [np.bincount(y[i], minlength=dataset.n_classes) for i in part.indices]
+    return Prepared(config, problem, np.array(counts), n_parameters(model), flops)
+
+
+def simulate(config: Config) -> Iterator[State]:
+    """Run a config and yield the state after every aggregation; nothing is written."""
+    yield from rounds(prepare(config).problem)
+
+
+def execute(
+    config: Config,
+    folder: Path,
+    *,
+    dataset: Dataset | None = None,
+    on_state: Callable[[State], None] = lambda state: None,
+) -> None:
+    """Run a config into a folder.
+
+    A loss that is no longer a number, or Ctrl-C, keeps the rows so far and leaves a summary that
+    says so before the error goes on.
+    """
+    prepared = prepare(config, dataset)
+    writer = RunWriter(folder, to_toml(config), config.seed)
+    state, status = None, "interrupted"
+    try:
+        for state in rounds(prepared.problem):
+            writer.add(state.row)
+            on_state(state)
+        status = "complete"
+    except TrainingError:
+        status = "diverged"
+        raise
+    finally:
+        if state is not None:
+            _finish(prepared, writer, state, status)
+
+
+def _finish(prepared: Prepared, writer: RunWriter, state: State, status: str) -> None:
+    grouping = (state.groups or one_group(prepared.problem)).grouping
+    write_json(
+        writer.folder / "grouping.json",
+        {
+            "z": grouping.z.tolist(),
+            "servers": grouping.servers.tolist(),
+            "cost_trace": list(grouping.cost_trace),
+            "edge_of": prepared.problem.edge_of.tolist(),
+            "class_counts": prepared.class_counts.tolist(),
+        },
+    )
+    done = status == "complete"
+    tensors = prepared.problem.engine.export(state.models.w[0]) if done else None
+    writer.finish(_summary(prepared, state, status), tensors)
+
+
+def _summary(prepared: Prepared, state: State, status: str) -> dict[str, Any]:
+    problem, row = prepared.problem, state.row
+    everyone = one_group(problem)
+    groups: Averaging = state.groups or everyone
+    val = problem.engine.evaluate(state.models.w[0], "val") if status == "complete" else None
+    return {
+        "status": status,
+        "steps": state.t,
+        "test_accuracy": row.test_accuracy,
+        "val_accuracy": val.accuracy if val else None,
+        "train_loss": row.train_loss,
+        "seconds": row.seconds,
+        "compute_s": state.clock.compute_s,
+        "group_s": state.clock.group_s,
+        "global_s": state.clock.global_s,
+        "d_local": problem.step_s,
+        "d_group": groups.transfer.seconds if problem.schedule.tau2 > 1 else None,
+        "d_global": everyone.transfer.seconds,
+        "Delta": row.Delta,
+        "delta": row.delta,
+        "group_sizes": groups.grouping.sizes,
+        "bytes_by_tier": row.bytes_by_tier,
+        "n_parameters": prepared.n_parameters,
+        "model_bytes": problem.model_bytes,
+        "flops_per_example": prepared.flops_per_example,
+    }
+
+
+def _partition(config: Config, y: Ints, *, pooled: bool) -> Partition:
+    if pooled:
+        return Partition((np.arange(len(y)),), np.zeros(1, dtype=np.int64))
+    c = config.partition
+    return make_partition(
+        c.kind, y, c.num_nodes, c.num_edges, Spread(c.spread, c.sd), _rng(config, PARTITION_STREAM)
+    )
+
+
+def _local_steps(config: Config) -> LocalSteps:
+    c = config.train
+    size = c.batch_size if isinstance(c.batch_size, int) else None
+    return LocalSteps(c.lr, c.lr_decay, size, c.step_unit, config.seed)
+
+
+def _check_device(device: str) -> None:
+    import torch
+
+    there = {
+        "cpu": True,
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+    }
+    if not there[device]:
+        raise ConfigError(f"train.device {device!r} is not on this machine; use 'cpu'")
+
+
+def _rng(config: Config, stream: int) -> np.random.Generator:
+    return np.random.default_rng([config.seed, stream])

@@ -1,0 +1,77 @@
+"""Who trains with whom: what a planner may see, what it returns, and the planners.
+
+A planner is a function from evidence and a random generator to a grouping; a user's own is named
+by its import path, `"my_pkg.groups:plan"`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coterie.errors import GroupingError
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """All a planner may see of n nodes, and how many groups it should make.
+
+    p [n] shares of the data, edge_of [n], switch_of [n], hops [n, n], and the Gram matrix [n, n] of
+    the centred gradients (all zeros where the algorithm does not look at the data).
+    """
+
+    num_groups: int
+    p: Floats
+    edge_of: Ints
+    switch_of: Ints
+    hops: Ints
+    gram: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Grouping:
+    """A group number for every node, the server node of every group, and the costs on the way."""
+
+    z: Ints
+    servers: Ints
+    cost_trace: tuple[float, ...] = ()
+
+    @property
+    def sizes(self) -> list[int]:
+        """Nodes in every group."""
+        return [int(size) for size in np.bincount(self.z)]
+
+
+Planner = Callable[[Evidence, np.random.Generator], Grouping]
+
+
+def with_servers(z: Ints, evidence: Evidence, cost_trace: tuple[float, ...] = ()) -> Grouping:
+    """Give every group as its server the member with the least sum of hops to the group.
+
+    Ties go to the switch that serves the fewest groups yet, then to the lowest number, so that
+    several groups' servers do not crowd behind one switch.
+    """
+    K = int(z.max()) + 1
+    serving = np.zeros(int(evidence.switch_of.max()) + 1, dtype=np.int64)
+    servers = np.empty(K, dtype=np.int64)
+    for k in range(K):
+        members = np.flatnonzero(z == k)
+        far = evidence.hops[np.ix_(members, members)].sum(axis=1)
+        best = members[far == far.min()]
+        servers[k] = best[np.argmin(serving[evidence.switch_of[best]])]
+        serving[evidence.switch_of[servers[k]]] += 1
+    return Grouping(z, servers, cost_trace)
+
+
+def check_grouping(grouping: Grouping, n: int) -> Grouping:
+    """Reject a planner's answer that is not a grouping of n nodes."""
+    z, servers = grouping.z, grouping.servers
+    if z.shape != (n,) or z.min() < 0 or len(np.unique(z)) != z.max() + 1:
+        raise GroupingError(f"a planner must number every one of {n} nodes 0..K-1, none empty")
+    if len(servers) != z.max() + 1 or not (z[servers] == np.arange(len(servers))).all():
+        raise GroupingError("a planner must name one server in every group")
+    return grouping

@@ -1,0 +1,67 @@
+"""What is trained: the paper's models, or any `torch.nn.Module` by import path.
+
+A model is a function `make(input_shape, n_classes) -> nn.Module`; the paper's are named by their
+import path just as a user's are. Nothing here imports torch before a model is made.
+"""
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from coterie.errors import ModelError, unknown
+from coterie.imports import import_by_path
+
+if TYPE_CHECKING:
+    from torch import nn
+
+MODELS: dict[str, tuple[str, str]] = {
+    "sr": ("softmax regression, 7,850 parameters on 28x28", "coterie.models.nets:make_sr"),
+    "2nn": ("two hidden layers of 200, 199,210 parameters", "coterie.models.nets:make_2nn"),
+    "cnn": ("two 5x5 convolutions of 64, 369,098 parameters", "coterie.models.nets:make_cnn"),
+}
+
+# FLOPs per example that the paper's simulator charged, as its profiler reported them: it saw no
+# batch size and counted weight initialisers (see docs/paper.md).
+REFERENCE_FLOPS = {"sr": 7, "2nn": 398_428, "cnn": 737_413}
+
+
+def make_model(name: str, input_shape: tuple[int, ...], n_classes: int) -> "nn.Module":
+    """Make a model by its short name or import path `package.module:function`.
+
+    >>> sum(w.numel() for w in make_model("sr", (1, 28, 28), 10).parameters())
+    7850
+    """
+    path = MODELS[name][1] if name in MODELS else name
+    if ":" not in path:
+        raise ModelError(f"{unknown('model', name, MODELS)} (your own: 'my_pkg.models:make')")
+    return _call(name, import_by_path(path, ModelError), input_shape, n_classes)
+
+
+def _call(
+    name: str, make: Callable[..., object], input_shape: tuple[int, ...], n_classes: int
+) -> "nn.Module":
+    """Call a model function with those of input_shape and n_classes that it asks for."""
+    import torch
+    from torch import nn
+
+    offered = {"input_shape": input_shape, "n_classes": n_classes}
+    asked = inspect.signature(make).parameters
+    try:
+        model = make(**{k: v for k, v in offered.items() if k in asked})
+        if not isinstance(model, nn.Module):
+            raise ModelError(f"{name!r} returned {type(model).__name__}, not a torch.nn.Module")
+        training = model.training
+        with torch.no_grad():
+            shape = tuple(model.eval()(torch.zeros(2, *input_shape)).shape)
+        model.train(training)
+    except (TypeError, RuntimeError) as cause:
+        reason = str(cause).strip().splitlines()[0]
+        raise ModelError(f"{name!r} does not run on inputs {input_shape}: {reason}") from cause
+    if shape != (2, n_classes):
+        raise ModelError(
+            f"{name!r} must return one number per class, [batch, {n_classes}], "
+            f"got {list(shape)} for a batch of 2"
+        )
+    if not any(w.requires_grad for w in model.parameters()):
+        raise ModelError(f"{name!r} has no parameters to train")
+    return model

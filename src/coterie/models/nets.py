@@ -1,0 +1,47 @@
+"""The paper's three models (appendix C), for images of any size and number of classes."""
+
+from math import prod
+
+from torch import nn
+
+
+def make_sr(input_shape: tuple[int, ...], n_classes: int) -> nn.Module:
+    """Softmax regression: one linear layer."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(prod(input_shape), n_classes))
+
+
+def make_2nn(input_shape: tuple[int, ...], n_classes: int) -> nn.Module:
+    """Perceptron with two hidden layers of 200 rectified units."""
+    return nn.Sequential(
+        nn.Flatten(),
+        nn.Linear(prod(input_shape), 200),
+        nn.ReLU(),
+        nn.Linear(200, 200),
+        nn.ReLU(),
+        nn.Linear(200, n_classes),
+    )
+
+
+def _response_norm() -> nn.Module:
+    """Local response normalisation over 9 channels, with the constants the paper's code used."""
+    return nn.LocalResponseNorm(9, alpha=0.001, beta=0.75, k=1.0)
+
+
+def make_cnn(input_shape: tuple[int, ...], n_classes: int) -> nn.Module:
+    """Two 5x5 convolutions of 64 channels, then a hidden layer of 256."""
+    channels, height, width = input_shape
+    after = [((side - 4) // 2 - 4) // 2 for side in (height, width)]
+    return nn.Sequential(
+        nn.Conv2d(channels, 64, 5),  # [B, 64, 24, 24] for 28x28
+        nn.ReLU(),
+        nn.MaxPool2d(2),  # [B, 64, 12, 12]
+        _response_norm(),
+        nn.Conv2d(64, 64, 5),  # [B, 64, 8, 8]
+        nn.ReLU(),
+        _response_norm(),
+        nn.MaxPool2d(2),  # [B, 64, 4, 4]
+        nn.Flatten(),
+        nn.Linear(64 * after[0] * after[1], 256),
+        nn.ReLU(),
+        nn.Linear(256, n_classes),
+    )

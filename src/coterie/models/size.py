@@ -1,0 +1,45 @@
+"""What a model costs: bytes on the wire, and floating-point operations per example."""
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.utils.flop_counter import FlopCounterMode
+
+
+def state_tensors(model: nn.Module) -> list[torch.Tensor]:
+    """Everything that is averaged: trained parameters first, then floating-point buffers."""
+    trained = [w for w in model.parameters() if w.requires_grad]
+    rest = [w for w in model.parameters() if not w.requires_grad]
+    buffers = [b for b in model.buffers() if b.is_floating_point()]
+    return [*trained, *rest, *buffers]
+
+
+def n_parameters(model: nn.Module) -> int:
+    """Count the trained parameters."""
+    return sum(w.numel() for w in model.parameters() if w.requires_grad)
+
+
+def n_bytes(model: nn.Module) -> int:
+    """Count the bytes of one model on the network, 4 for each number."""
+    return 4 * sum(w.numel() for w in state_tensors(model))
+
+
+def flops_per_example(model: nn.Module, input_shape: tuple[int, ...]) -> int:
+    """Count forward and backward operations of one example with torch's own counter.
+
+    A multiply-add is two. The gradient of the input is included, as is usual in "backward is twice
+    forward"; only the first layer could do without it.
+
+    >>> from coterie.models import make_model
+    >>> flops_per_example(make_model("sr", (1, 28, 28), 10), (1, 28, 28))
+    47040
+    """
+    device = next(model.parameters()).device
+    x = torch.zeros(2, *input_shape, device=device, requires_grad=True)
+    keep = {k: v.clone() for k, v in model.state_dict().items()}
+    trained = [w for w in model.parameters() if w.requires_grad]
+    with FlopCounterMode(display=False) as counter:
+        loss = cross_entropy(model(x), torch.zeros(2, dtype=torch.long, device=device))
+        torch.autograd.grad(loss, [x, *trained], allow_unused=True)
+    model.load_state_dict(keep)
+    return int(counter.get_total_flops()) // 2

@@ -1,0 +1,170 @@
+"""Algorithm 1: advance to the next aggregation, average, let the clock move, and plan once."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from coterie.clock import Clock
+from coterie.costs import Floats, Ints, divergence
+from coterie.engine import Engine, Gradients, Models
+from coterie.errors import TrainingError
+from coterie.grouping import Evidence, Grouping, Planner, check_grouping
+from coterie.grouping.baselines import single
+from coterie.network import Network, Transfer
+from coterie.schedule import Event, Schedule
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Everything a run is made of; n nodes with shares p [n] under edges edge_of [n]."""
+
+    engine: Engine
+    network: Network
+    p: Floats
+    edge_of: Ints
+    planner: Planner
+    schedule: Schedule
+    steps: int  # T
+    num_groups: int  # K
+    model_bytes: int
+    step_s: float  # simulated seconds of one local step
+    epochs_per_step: float
+    seed: int
+    searched: bool = False  # plan at the first global mean, on the gradients there
+    charged_bytes: int = 0  # what each node uploads for the planner
+    eval_every: int = 1  # measure every so many global means
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one aggregation did; the measured ones are None where nothing was measured."""
+
+    t: int
+    epoch: float
+    seconds: float
+    event: str
+    train_loss: float | None
+    test_loss: float | None
+    test_accuracy: float | None
+    Delta: float | None
+    delta: float | None
+    group_sizes: list[int]
+    bytes_by_tier: dict[str, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Averaging:
+    """Who is averaged with whom, and the transfer that takes: models up, their mean down."""
+
+    grouping: Grouping
+    transfer: Transfer
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Where a run is after step t: enough to go on from, and the row it just earned."""
+
+    t: int
+    models: Models
+    groups: Averaging | None  # None until planned
+    clock: Clock
+    row: Row
+
+
+def rounds(problem: Problem, state: State | None = None) -> Iterator[State]:
+    """Run Algorithm 1 from its start, or from a state; yield the state after each aggregation."""
+    everyone = one_group(problem)
+    s = state or _start(problem)
+    if state is None:
+        yield s
+    while s.t < problem.steps:
+        schedule = problem.schedule if s.groups else Schedule(1, 1)
+        t, event = schedule.next_aggregation(s.t, problem.steps)
+        who = s.groups if s.groups and event is Event.GROUP else everyone
+        models = problem.engine.advance(s.models, s.t, t, who.grouping.z)  # lines 4-12
+        clock = s.clock.after(event, (t - s.t) * problem.step_s, who.transfer)
+        groups, found = s.groups, None
+        if event is Event.GLOBAL and groups is None:  # lines 13-15
+            found = problem.engine.gradients(models.w[0])
+            groups = _plan(problem, found.gram)
+            clock = clock.after("grouping", 0.0, _evidence_upload(problem, everyone.grouping))
+        row = _row(problem, t, event, models, groups, clock, found)
+        s = State(t, models, groups, clock, row)
+        yield s
+
+
+def one_group(problem: Problem) -> Averaging:
+    """Return the global aggregation: all nodes, with the global server in their middle."""
+    evidence = _evidence(problem, np.zeros((0, 0)))
+    return _averaging(problem, single(evidence, np.random.default_rng(0)))
+
+
+def _start(problem: Problem) -> State:
+    """Lines 1-2: one random model everywhere; groups that need no gradients are planned here."""
+    models = problem.engine.initial()
+    n = len(problem.p)
+    groups = None if problem.searched else _plan(problem, np.zeros((n, n)))
+    row = _row(problem, 0, "start", models, groups, Clock(), None)
+    return State(0, models, groups, Clock(), row)
+
+
+def _plan(problem: Problem, gram: Floats) -> Averaging:
+    rng = np.random.default_rng([problem.seed, 1])
+    grouping = problem.planner(_evidence(problem, gram), rng)
+    return _averaging(problem, check_grouping(grouping, len(problem.p)))
+
+
+def _averaging(problem: Problem, grouping: Grouping) -> Averaging:
+    z, servers = grouping.z, grouping.servers
+    return Averaging(grouping, problem.network.aggregation(z, servers, problem.model_bytes))
+
+
+def _evidence(problem: Problem, gram: Floats) -> Evidence:
+    topology = problem.network.topology
+    return Evidence(
+        problem.num_groups, problem.p, problem.edge_of, topology.switch_of, topology.hops, gram
+    )
+
+
+def _evidence_upload(problem: Problem, everyone: Grouping) -> Transfer:
+    if not problem.charged_bytes:
+        return Transfer(0.0, {})
+    return problem.network.upload(everyone.z, everyone.servers, problem.charged_bytes)
+
+
+def _row(
+    problem: Problem,
+    t: int,
+    event: str,
+    models: Models,
+    groups: Averaging | None,
+    clock: Clock,
+    found: Gradients | None,
+) -> Row:
+    """Measure what is due: at the start, at the end, at the planning, and every eval_every."""
+    rounds_done = t // (problem.schedule.tau1 * problem.schedule.tau2)
+    due = event != Event.GROUP and rounds_done % problem.eval_every == 0
+    loss = score = apart = None
+    if due or found is not None or t == problem.steps:
+        found = found or problem.engine.gradients(models.w[0])
+        loss = float(problem.p @ found.losses)
+        score = problem.engine.evaluate(models.w[0], "test")
+        if not math.isfinite(loss + score.loss):
+            raise TrainingError(f"the loss is {loss} after step {t}; lower train.lr")
+        if groups is not None:
+            apart = divergence(found.gram, problem.p, groups.grouping.z)
+    return Row(
+        t=t,
+        epoch=t * problem.epochs_per_step,
+        seconds=clock.seconds,
+        event=str(event),
+        train_loss=loss,
+        test_loss=score.loss if score else None,
+        test_accuracy=score.accuracy if score else None,
+        Delta=apart.Delta if apart else None,
+        delta=apart.delta if apart else None,
+        group_sizes=groups.grouping.sizes if groups else [len(problem.p)],
+        bytes_by_tier=clock.bytes_by_tier,
+    )

@@ -1,0 +1,39 @@
+"""When what is averaged: t -> LOCAL, GROUP or GLOBAL (eq:w_GroupFL)."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Event(StrEnum):
+    """What happens at the end of a step."""
+
+    LOCAL = "local"
+    GROUP = "group"
+    GLOBAL = "global"
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A group mean every tau1 steps, a global one in its place every tau1 * tau2.
+
+    >>> [Schedule(2, 3).event(t).value for t in range(1, 7)]
+    ['local', 'group', 'local', 'group', 'local', 'global']
+    """
+
+    tau1: int
+    tau2: int
+
+    def event(self, t: int) -> Event:
+        """Event at the end of step t = 1, 2, ..."""
+        if t % (self.tau1 * self.tau2) == 0:
+            return Event.GLOBAL
+        return Event.GROUP if t % self.tau1 == 0 else Event.LOCAL
+
+    def next_aggregation(self, t: int, last: int) -> tuple[int, Event]:
+        """Step and kind of the first aggregation after t; step `last` is always a global one.
+
+        >>> Schedule(2, 3).next_aggregation(2, last=9), Schedule(2, 3).next_aggregation(8, last=9)
+        ((4, <Event.GROUP: 'group'>), (9, <Event.GLOBAL: 'global'>))
+        """
+        stop = min(t - t % self.tau1 + self.tau1, last)
+        return stop, Event.GLOBAL if stop == last else self.event(stop)
