@@ -49,8 +49,9 @@ def divergence(gram: Floats, p: Floats, z: Ints) -> Divergence:
 def group_divergences(gram: Floats, p: Floats, z: Ints) -> Floats:
     """Compute Delta^k of every group [K]."""
     q = _restricted(p, z)
-    squared: Floats = np.maximum(((q @ gram) * q).sum(axis=1), 0.0)
-    return np.sqrt(squared) / q.sum(axis=1)
+    squared = np.maximum(((q @ gram) * q).sum(axis=1), 0.0)
+    apart: Floats = np.sqrt(squared) / q.sum(axis=1)
+    return apart
 
 
 def _restricted(p: Floats, z: Ints) -> Floats:

@@ -37,9 +37,9 @@ def flops_per_example(model: nn.Module, input_shape: tuple[int, ...]) -> int:
     device = next(model.parameters()).device
     x = torch.zeros(2, *input_shape, device=device, requires_grad=True)
     keep = {k: v.clone() for k, v in model.state_dict().items()}
-    trained = [w for w in model.parameters() if w.requires_grad]
     with FlopCounterMode(display=False) as counter:
         loss = cross_entropy(model(x), torch.zeros(2, dtype=torch.long, device=device))
-        torch.autograd.grad(loss, [x, *trained], allow_unused=True)
+        torch.autograd.backward(loss)
     model.load_state_dict(keep)
+    model.zero_grad()
     return int(counter.get_total_flops()) // 2
