@@ -1,0 +1,82 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from coterie.engine import LocalSteps
+from coterie.engine.sequential import Sequential
+from coterie.errors import ModelError
+from coterie.models import make_model
+from coterie.models.size import flops_per_example, n_bytes, n_parameters
+from problems import some_nodes
+
+IMAGE = (1, 28, 28)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "flops"),
+    [("sr", 7_850, 47_040), ("2nn", 199_210, 1_192_800), ("cnn", 369_098, 46_439_424)],
+)
+def test_the_papers_models_have_its_parameter_counts(
+    name: str, parameters: int, flops: int
+) -> None:
+    model = make_model(name, IMAGE, 10)
+    assert n_parameters(model) == parameters
+    assert n_bytes(model) == 4 * parameters
+    assert flops_per_example(model, IMAGE) == flops
+
+
+def test_counting_operations_leaves_the_model_as_it_was() -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(16, 3), nn.BatchNorm1d(3))
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    flops_per_example(model, (1, 4, 4))
+    assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
+
+
+def test_the_cnns_response_norm_is_the_formula() -> None:
+    norm = make_model("cnn", IMAGE, 10)[3]  # type: ignore[index]
+    x = torch.rand(2, 64, 3, 3)
+    channels = [x[:, max(0, c - 4) : c + 5].square().sum(dim=1) for c in range(64)]
+    expected = x / (1 + 0.001 / 9 * torch.stack(channels, dim=1)) ** 0.75
+    assert torch.allclose(norm(x), expected, atol=1e-6)
+
+
+def test_a_users_model_is_found_by_its_import_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my_models.py").write_text(
+        "from torch import nn\n"
+        "def make(n_classes): return nn.Sequential(nn.Flatten(), nn.Linear(784, n_classes))\n"
+        "def narrow(): return nn.Sequential(nn.Flatten(), nn.Linear(784, 3))\n"
+        "def wrong_input(): return nn.Linear(5, 10)\n"
+        "def not_a_model(): return 3\n"
+        "def frozen(): return nn.Sequential(nn.Flatten(), nn.Unflatten(1, (784,)))[:1]\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert n_parameters(make_model("my_models:make", IMAGE, 10)) == 7_850
+    for name, says in {
+        "my_models:narrow": r"one number per class, \[batch, 10\], got \[2, 3\]",
+        "my_models:wrong_input": "does not run on inputs",
+        "my_models:not_a_model": "not a torch.nn.Module",
+        "my_models:nothing": "has no function 'nothing'",
+        "my_modles:make": "no module 'my_modles'",
+        "ccn": "did you mean 'cnn'",
+    }.items():
+        with pytest.raises(ModelError, match=says):
+            make_model(name, IMAGE, 10)
+
+
+def test_running_statistics_are_averaged_like_parameters() -> None:
+    model = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(16), nn.Linear(16, 3))
+    nodes = some_nodes(2)
+    engine = Sequential(
+        model, nodes, {"test": nodes[0], "val": nodes[0]}, LocalSteps(0.1, 1, None, "epoch", 0)
+    )
+    after = engine.advance(engine.initial(), 0, 1, np.zeros(2, dtype=np.int64))
+    running = engine.export(after.w[0])["1.running_mean"]
+    p = np.array([len(y) for _, y in nodes]) / sum(len(y) for _, y in nodes)
+    means = [x.reshape(len(x), 16).mean(axis=0) / 255 for x, _ in nodes]
+    expected = 0.1 * (p[0] * means[0] + p[1] * means[1])
+    assert torch.allclose(running, torch.tensor(expected, dtype=torch.float32), atol=1e-6)

@@ -1,0 +1,134 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coterie.errors import PartitionError
+from coterie.partition import (
+    DIVERSITIES,
+    Partition,
+    Spread,
+    diversity,
+    fit_counts,
+    make_partition,
+    place,
+)
+
+SPREADS = [Spread("normal", 1), Spread("normal", 3), Spread("normal", 5), Spread("exponential")]
+
+
+def class_table(part: Partition, y: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+    """Examples of each class on each node [n, C]."""
+    return np.array([np.bincount(y[i], minlength=int(y.max()) + 1) for i in part.indices])
+
+
+def edge_table(part: Partition, y: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+    table = class_table(part, y)
+    return np.array([table[part.edge_of == e].sum(axis=0) for e in np.unique(part.edge_of)])
+
+
+@pytest.mark.parametrize("kind", DIVERSITIES)
+@pytest.mark.parametrize("spread", SPREADS, ids=str)
+def test_mean_class_counts_match_the_papers_setting(kind: str, spread: Spread) -> None:
+    y = np.repeat(np.arange(10), 420)
+    part = make_partition(kind, y, 100, 10, spread, np.random.default_rng(1))
+    per_node, per_edge = diversity(kind)
+    assert (class_table(part, y) > 0).sum(axis=1).mean() == 10 * per_node
+    assert (edge_table(part, y) > 0).sum(axis=1).mean() == 10 * per_edge
+
+
+def test_dtt_with_ten_classes_and_edges_is_one_class_per_edge_and_nearly_equal_nodes() -> None:
+    y = np.repeat(np.arange(10), 420)
+    part = make_partition("Dtt", y, 100, 10, Spread("normal", 1), np.random.default_rng(0))
+    assert sorted(np.argmax(edge_table(part, y), axis=1).tolist()) == list(range(10))
+    assert 38 <= part.sizes.min() <= part.sizes.max() <= 46
+
+
+def test_a_wider_spread_makes_node_sizes_vary_more() -> None:
+    y = np.repeat(np.arange(10), 4200)
+    sds = [
+        make_partition("Dtt", y, 100, 10, spread, np.random.default_rng(0)).sizes.std()
+        for spread in SPREADS
+    ]
+    assert sds == sorted(sds)
+    assert 0.7 < sds[0] < 1.4
+    assert sds[3] > 100
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    kind=st.sampled_from([*DIVERSITIES, "iid"]),
+    n_classes=st.integers(2, 40),
+    nodes_per_edge=st.floats(1, 6),
+    edges=st.integers(1, 30),
+    spread=st.sampled_from(SPREADS),
+    seed=st.integers(0, 999),
+)
+def test_every_example_lands_on_one_node_and_no_node_or_class_is_left_out(
+    kind: str, n_classes: int, nodes_per_edge: float, edges: int, spread: Spread, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    nodes = int(edges * nodes_per_edge)
+    y = rng.permutation(np.repeat(np.arange(n_classes), rng.integers(50, 400, n_classes)))
+    try:
+        part = make_partition(kind, y, nodes, edges, spread, rng)
+    except PartitionError as error:
+        assert "cannot hold" in str(error) or "should hold some" in str(error)
+        return
+    assert np.array_equal(np.sort(np.concatenate(part.indices)), np.arange(len(y)))
+    assert part.sizes.min() >= 1
+    assert part.p.sum() == pytest.approx(1)
+    assert np.array_equal(part.edge_of, place(nodes, edges))
+    if kind != "iid":
+        node_share, edge_share = diversity(kind)
+        per_edge = (edge_table(part, y) > 0).sum(axis=1)
+        per_node = (class_table(part, y) > 0).sum(axis=1)
+        assert abs(per_edge.mean() - max(1, n_classes * edge_share)) <= 0.5 / edges + 1e-9
+        # A node can have no more classes than its edge, so its mean may fall short, never exceed.
+        most = per_edge[part.edge_of].mean()
+        wanted = max(1, n_classes * node_share)
+        assert abs(per_node.mean() - min(wanted, most)) <= 0.5 / nodes + 1e-9
+
+
+def test_a_partition_depends_on_its_seed_alone() -> None:
+    y = np.repeat(np.arange(10), 50)
+    one, two, other = (
+        make_partition("Dqh", y, 20, 5, Spread(), np.random.default_rng(seed)) for seed in (4, 4, 5)
+    )
+    assert all((a == b).all() for a, b in zip(one.indices, two.indices, strict=True))
+    assert any(not np.array_equal(a, b) for a, b in zip(one.indices, other.indices, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("kind", "nodes", "edges", "says"),
+    [
+        ("Dtt", 500, 10, "num_nodes must be <= the number of training examples"),
+        ("Dtt", 5, 10, "num_edges must be <= num_nodes"),
+        ("Dht", 20, 10, "did you mean 'Dth'"),
+        ("Dtz", 20, 10, "unknown partition 'Dtz'"),
+        ("Dtt", 20, 5, "use at least 10 edges"),
+        ("Dth", 20, 10, "use more nodes or a wider node type"),
+        ("Dhh", 100, 10, "class 0 has 40 examples for the 50 nodes"),
+    ],
+)
+def test_what_is_impossible_is_said(kind: str, nodes: int, edges: int, says: str) -> None:
+    y = np.repeat(np.arange(10), 40)
+    with pytest.raises(PartitionError, match=says):
+        make_partition(kind, y, nodes, edges, Spread("normal", 0), np.random.default_rng(0))
+
+
+@given(
+    st.lists(st.floats(0, 1e6), min_size=1, max_size=30),
+    st.integers(0, 3),
+    st.integers(0, 20),
+    st.floats(0, 1),
+)
+def test_fitted_counts_keep_their_bounds_and_their_sum(
+    drawn: list[float], lo: int, room: int, where: float
+) -> None:
+    x = np.array(drawn)
+    total = len(x) * lo + round(where * len(x) * room)
+    counts = fit_counts(x, total, lo, lo + room)
+    assert counts.sum() == total
+    assert counts.min() >= lo
+    assert counts.max() <= lo + room

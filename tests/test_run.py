@@ -1,0 +1,202 @@
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from coterie.errors import TrainingError
+from coterie.grouping import Evidence, Grouping
+from coterie.grouping.baselines import by_edge, single
+from coterie.models import make_model
+from coterie.run import Problem, rounds
+from problems import (
+    CLASSES,
+    SHAPE,
+    final_model,
+    fixed,
+    make_engine,
+    make_problem,
+    some_nodes,
+)
+
+NODES = some_nodes()
+TWO_GROUPS = fixed([0, 1, 0, 1, 0, 1, 0, 1])
+
+
+def test_tau2_of_one_makes_grouping_irrelevant() -> None:
+    one = final_model(make_problem(NODES, TWO_GROUPS, tau1=3, tau2=1))
+    other = final_model(make_problem(NODES, fixed([0, 0, 0, 1, 1, 1, 2, 2]), tau1=3, tau2=1))
+    assert np.array_equal(one, other)
+
+
+def test_grouping_matters_otherwise() -> None:
+    one = final_model(make_problem(NODES, TWO_GROUPS, tau1=1, tau2=3))
+    other = final_model(make_problem(NODES, fixed([0, 0, 0, 0, 1, 1, 1, 1]), tau1=1, tau2=3))
+    assert np.abs(one - other).max() > 1e-4
+
+
+def test_one_group_equals_fedavg() -> None:
+    grouped = final_model(make_problem(NODES, single, tau1=2, tau2=3))
+    fedavg = final_model(make_problem(NODES, single, tau1=2, tau2=1))
+    assert grouped == pytest.approx(fedavg, abs=1e-6)
+
+
+def test_averaging_every_step_with_full_batch_is_centralised_descent() -> None:
+    """Against plain torch on the pooled data, written out here."""
+    federated = final_model(make_problem(NODES, TWO_GROUPS, tau1=1, tau2=1, steps=15))
+    torch.manual_seed(7)
+    model = make_model("sr", SHAPE, CLASSES)
+    x = torch.from_numpy(np.concatenate([x for x, _ in NODES])).float() / 255
+    y = torch.from_numpy(np.concatenate([y for _, y in NODES]))
+    weights = list(model.parameters())
+    for t in range(15):
+        grads = torch.autograd.grad(cross_entropy(model(x), y), weights)
+        with torch.no_grad():
+            for w, g in zip(weights, grads, strict=True):
+                w.sub_(g, alpha=0.5 * 0.99**t)
+    central = torch.cat([w.detach().reshape(-1) for w in weights]).numpy()
+    assert federated == pytest.approx(central, abs=1e-5)
+
+
+def test_the_group_equation_step_by_step() -> None:
+    """eq:w_GroupFL computed node by node for six steps of (tau1, tau2) = (2, 3)."""
+    p = np.array([len(y) for _, y in NODES]) / sum(len(y) for _, y in NODES)
+    z = np.array([0, 1, 0, 1, 0, 1, 0, 1])
+    engines = [make_engine([node], lr=0.5) for node in NODES]
+    w = [e.initial().w[0].double() for e in engines]
+    alone = np.zeros(1, dtype=np.int64)
+    for t in range(1, 7):
+        for i, engine in enumerate(engines):
+            before = engine.initial()
+            before.w[0] = w[i]
+            w[i] = engine.advance(before, t - 1, t, alone).w[0].double()
+        for members in [np.arange(8)] if t % 6 == 0 else [np.flatnonzero(z == k) for k in (0, 1)]:
+            if t % 2 == 0:
+                mean = sum(p[i] * w[i] for i in members) / p[members].sum()
+                for i in members:
+                    w[i] = mean
+    found = final_model(make_problem(NODES, TWO_GROUPS, tau1=2, tau2=3, steps=6))
+    assert found == pytest.approx(w[0].numpy(), abs=1e-6)
+
+
+def test_duplicating_every_example_changes_nothing() -> None:
+    twice = [(np.repeat(x, 2, axis=0), np.repeat(y, 2)) for x, y in NODES]
+    once = final_model(make_problem(NODES, TWO_GROUPS, tau1=2, tau2=2))
+    assert final_model(make_problem(twice, TWO_GROUPS, tau1=2, tau2=2)) == pytest.approx(
+        once, abs=1e-6
+    )
+
+
+def test_permuting_the_nodes_permutes_the_result() -> None:
+    order = np.random.default_rng(1).permutation(8)
+    edge_of = np.array([0, 0, 0, 0, 1, 1, 1, 1])
+    plain = list(rounds(make_problem(NODES, by_edge, 1, 4, steps=7, edge_of=edge_of)))
+    moved = list(
+        rounds(
+            make_problem([NODES[i] for i in order], by_edge, 1, 4, steps=7, edge_of=edge_of[order])
+        )
+    )
+    for a, b in zip(plain, moved, strict=True):
+        mine, theirs = a.models.w[a.models.of_node], b.models.w[b.models.of_node]
+        assert theirs.numpy() == pytest.approx(mine[order].numpy(), abs=1e-6)
+        assert a.row.Delta == pytest.approx(b.row.Delta, abs=1e-6)
+
+
+def test_the_log_of_a_searched_run_is_algorithm_1() -> None:
+    seen: list[Evidence] = []
+
+    def spy(evidence: Evidence, rng: np.random.Generator) -> Grouping:
+        seen.append(evidence)
+        return TWO_GROUPS(evidence, rng)
+
+    problem = make_problem(NODES, spy, 1, 5, steps=11, searched=True)
+    states = list(rounds(problem))
+    log = [(s.t, s.row.event, s.row.group_sizes) for s in states]
+    assert log == [
+        (0, "start", [8]),
+        (1, "global", [4, 4]),  # tau1 = tau2 = 1 until the first global mean, and the plan there
+        (2, "group", [4, 4]),
+        (3, "group", [4, 4]),
+        (4, "group", [4, 4]),
+        (5, "global", [4, 4]),
+        (6, "group", [4, 4]),
+        (7, "group", [4, 4]),
+        (8, "group", [4, 4]),
+        (9, "group", [4, 4]),
+        (10, "global", [4, 4]),
+        (11, "global", [4, 4]),  # the last step is always a global mean
+    ]
+    assert len(seen) == 1
+    gradients = problem.engine.gradients(states[1].models.w[0])
+    assert np.allclose(seen[0].gram, gradients.gram)
+    assert [len(s.models.w) for s in states[:4]] == [1, 1, 2, 2]
+
+
+def test_the_clock_adds_compute_and_transfers() -> None:
+    problem = make_problem(NODES, TWO_GROUPS, tau1=2, tau2=2, steps=4)
+    states = list(rounds(problem))
+    assert [s.t for s in states] == [0, 2, 4]
+    group = problem.network.aggregation(
+        states[0].groups.grouping.z,  # type: ignore[union-attr]
+        states[0].groups.grouping.servers,  # type: ignore[union-attr]
+        problem.model_bytes,
+    )
+    assert states[1].clock.seconds == pytest.approx(2 * 0.25 + group.seconds)
+    assert states[1].clock.group_s == pytest.approx(group.seconds)
+    assert states[2].clock.compute_s == pytest.approx(1.0)
+    parts = states[2].clock
+    assert parts.seconds == pytest.approx(parts.compute_s + parts.group_s + parts.global_s)
+
+
+def test_uploading_the_gradients_is_charged_once() -> None:
+    free = list(rounds(make_problem(NODES, TWO_GROUPS, 1, 5, searched=True)))
+    base = make_problem(NODES, TWO_GROUPS, 1, 5, searched=True)
+    charged_problem = Problem(**{**base.__dict__, "charged_bytes": 10_000_000})
+    charged = list(rounds(charged_problem))
+    gaps = [b.clock.seconds - a.clock.seconds for a, b in zip(free, charged, strict=True)]
+    assert gaps[0] == 0
+    assert gaps[1] > 0.7  # seven uploads of 10 MB over one link of 100 MB/s
+    assert gaps[1:] == pytest.approx([gaps[1]] * len(gaps[1:]))
+
+
+def test_a_run_goes_on_from_any_of_its_states() -> None:
+    problem = make_problem(NODES, TWO_GROUPS, 1, 3, steps=9, searched=True)
+    states = list(rounds(problem))
+    for state in states[:-1]:
+        assert [s.row for s in rounds(problem, state)] == [
+            s.row for s in states[states.index(state) + 1 :]
+        ]
+
+
+def test_rows_are_measured_at_global_means_only_and_as_often_as_asked() -> None:
+    base = make_problem(NODES, TWO_GROUPS, 1, 2, steps=9)
+    every_second = Problem(**{**base.__dict__, "eval_every": 2})
+    measured = [s.t for s in rounds(every_second) if s.row.test_accuracy is not None]
+    assert measured == [0, 4, 8, 9]
+
+
+def test_a_loss_that_is_no_number_stops_the_run_and_names_the_step() -> None:
+    engine = make_engine(NODES, lr=1e38, decay=1.0)
+    problem = make_problem(NODES, TWO_GROUPS, 1, 2, engine=engine)
+    seen = []
+    with pytest.raises(TrainingError, match=r"the loss is (nan|inf) (at|after) step \d+"):
+        for state in rounds(problem):
+            seen.append(state.t)
+    assert seen[:1] == [0]
+
+
+def test_mini_batches_depend_on_seed_step_and_node_only() -> None:
+    engine = make_engine(NODES, batch_size=2)
+    z = np.array([0, 1, 0, 1, 0, 1, 0, 1])
+    whole = engine.advance(engine.initial(), 0, 3, z)
+    first = engine.advance(engine.initial(), 0, 2, np.arange(8))
+    parts = engine.advance(first, 2, 3, z)
+    assert whole.w.numpy() == pytest.approx(parts.w.numpy(), abs=1e-6)
+
+
+def test_dropout_does_not_depend_on_what_ran_before() -> None:
+    torch.manual_seed(0)
+    engine = make_engine(NODES, model="tests_dropout:make")
+    torch.rand(13)
+    one = engine.advance(engine.initial(), 0, 2, np.arange(8))
+    torch.rand(29)
+    assert torch.equal(one.w, engine.advance(engine.initial(), 0, 2, np.arange(8)).w)
