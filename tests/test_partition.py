@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from coterie.errors import PartitionError
 from coterie.partition import (
     DIVERSITIES,
+    Ints,
     Partition,
     Spread,
     diversity,
@@ -17,12 +18,12 @@ from coterie.partition import (
 SPREADS = [Spread("normal", 1), Spread("normal", 3), Spread("normal", 5), Spread("exponential")]
 
 
-def class_table(part: Partition, y: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+def class_table(part: Partition, y: Ints) -> Ints:
     """Examples of each class on each node [n, C]."""
     return np.array([np.bincount(y[i], minlength=int(y.max()) + 1) for i in part.indices])
 
 
-def edge_table(part: Partition, y: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+def edge_table(part: Partition, y: Ints) -> Ints:
     table = class_table(part, y)
     return np.array([table[part.edge_of == e].sum(axis=0) for e in np.unique(part.edge_of)])
 

@@ -43,13 +43,14 @@ class RecordError(CoterieError):
 def did_you_mean(name: str, choices: Iterable[str]) -> str:
     """Return `; did you mean 'x'?` for the closest choice, else the choices themselves.
 
-    >>> did_you_mean("fedavg-ci", ["fedavg", "fedavg-ic"])
+    >>> did_you_mean("fedavg-ci", ["fedavg-i", "fedavg-ic"])
     "; did you mean 'fedavg-ic'?"
     >>> did_you_mean("zzz", ["sr", "2nn"])
     '; choose one of sr, 2nn'
     """
     choices = list(choices)
-    close = difflib.get_close_matches(name.lower(), choices, n=1, cutoff=0.6)
+    swapped = [c for c in choices if sorted(c) == sorted(name.lower())]
+    close = swapped or difflib.get_close_matches(name.lower(), choices, n=1, cutoff=0.6)
     if close:
         return f"; did you mean {close[0]!r}?"
     return f"; choose one of {', '.join(choices)}"

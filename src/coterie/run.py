@@ -1,6 +1,5 @@
 """Algorithm 1: advance to the next aggregation, average, let the clock move, and plan once."""
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -87,7 +86,7 @@ def rounds(problem: Problem, state: State | None = None) -> Iterator[State]:
         clock = s.clock.after(event, (t - s.t) * problem.step_s, who.transfer)
         groups, found = s.groups, None
         if event is Event.GLOBAL and groups is None:  # lines 13-15
-            found = problem.engine.gradients(models.w[0])
+            found = _gradients(problem, models, t)
             groups = _plan(problem, found.gram)
             clock = clock.after("grouping", 0.0, _evidence_upload(problem, everyone.grouping))
         row = _row(problem, t, event, models, groups, clock, found)
@@ -134,6 +133,16 @@ def _evidence_upload(problem: Problem, everyone: Grouping) -> Transfer:
     return problem.network.upload(everyone.z, everyone.servers, problem.charged_bytes)
 
 
+def _gradients(problem: Problem, models: Models, t: int) -> Gradients:
+    """Losses and gradients at the global model, which must be numbers to plan or measure with."""
+    found = problem.engine.gradients(models.w[0])
+    bad = found.losses[~np.isfinite(found.losses)]
+    if len(bad) or not np.isfinite(found.gram).all():
+        what = f"loss is {bad[0]}" if len(bad) else "gradient is not finite"
+        raise TrainingError(f"the {what} after step {t}; lower train.lr")
+    return found
+
+
 def _row(
     problem: Problem,
     t: int,
@@ -148,11 +157,9 @@ def _row(
     due = event != Event.GROUP and rounds_done % problem.eval_every == 0
     loss = score = apart = None
     if due or found is not None or t == problem.steps:
-        found = found or problem.engine.gradients(models.w[0])
+        found = found or _gradients(problem, models, t)
         loss = float(problem.p @ found.losses)
         score = problem.engine.evaluate(models.w[0], "test")
-        if not math.isfinite(loss + score.loss):
-            raise TrainingError(f"the loss is {loss} after step {t}; lower train.lr")
         if groups is not None:
             apart = divergence(found.gram, problem.p, groups.grouping.z)
     return Row(

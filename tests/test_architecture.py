@@ -1,0 +1,87 @@
+"""The layers: a module imports only from modules to its left, and torch stays where it belongs."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import coterie
+
+SOURCE = Path(coterie.__file__).parent
+ORDER = [
+    "errors",
+    "imports",
+    "data",
+    "partition",
+    "models",
+    "topology",
+    "network",
+    "costs",
+    "grouping",
+    "schedule",
+    "algorithms",
+    "engine",
+    "clock",
+    "run",
+    "schema",
+    "config",
+    "record",
+    "experiment",
+    "sweep",
+    "comparison",
+    "table",
+    "report",
+    "cli",
+]
+WITHOUT_TORCH = ["grouping", "costs", "schedule", "clock", "partition", "topology", "network"]
+MODULES = [
+    (path, path.relative_to(SOURCE).parts[0].removesuffix(".py"))
+    for path in sorted(SOURCE.rglob("*.py"))
+    if path.name not in ("__main__.py",) and path != SOURCE / "__init__.py"
+]
+
+
+def imports(path: Path) -> set[str]:
+    """Dotted names of everything a file imports, wherever in it."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+            if node.module == "coterie":
+                found |= {f"coterie.{alias.name}" for alias in node.names}
+    return found
+
+
+@pytest.mark.parametrize(("path", "layer"), MODULES, ids=lambda v: str(v)[-30:])
+def test_a_module_imports_only_from_its_left(path: Path, layer: str) -> None:
+    for name in imports(path):
+        parts = name.split(".")
+        if parts[0] == "coterie" and len(parts) > 1:
+            assert ORDER.index(parts[1]) <= ORDER.index(layer), f"{path.name} imports {name}"
+
+
+@pytest.mark.parametrize(("path", "layer"), MODULES, ids=lambda v: str(v)[-30:])
+def test_heavy_libraries_stay_in_their_place(path: Path, layer: str) -> None:
+    found = {name.split(".")[0] for name in imports(path)}
+    if layer in WITHOUT_TORCH:
+        assert "torch" not in found
+    if layer != "report":
+        assert "matplotlib" not in found
+
+
+@pytest.mark.parametrize("module", ["coterie", "coterie.cli", "coterie.config"])
+def test_importing_does_not_import_torch(module: str) -> None:
+    code = f"import sys, {module}; sys.exit('torch' in sys.modules or 'matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_public_names_are_all_there() -> None:
+    for name in coterie.__all__:
+        assert getattr(coterie, name) is not None
+    assert dir(coterie) == coterie.__all__
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = coterie.nothing

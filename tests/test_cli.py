@@ -1,0 +1,139 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from coterie.cli import main
+
+SMALL = ["--set", "partition.num_nodes=20", "--set", "train.steps=5"]
+
+
+def coterie(*words: str) -> Result:
+    return CliRunner().invoke(main, list(words))
+
+
+def test_help_teaches_the_way_in() -> None:
+    said = coterie("--help").output
+    assert "coterie demo" in said
+    assert "coterie run quickstart" in said
+    assert "num_edge_aggregation" in coterie("run", "--help").output
+
+
+def test_a_shipped_experiment_runs_by_name_and_compares(tmp_path: Path) -> None:
+    done = coterie("run", "quickstart", *SMALL, "--out", str(tmp_path / "a"))
+    assert done.exit_code == 0, done.output
+    assert "fedavg-ic" in done.output
+    more = ["--set", "algorithm.name=fedavg", "--out", str(tmp_path / "b")]
+    assert coterie("run", "quickstart", *SMALL, *more).exit_code == 0
+    table = json.loads(coterie("compare", str(tmp_path), "--json").output)
+    assert [line["algorithm"] for line in table[0]["lines"]] == ["fedavg", "fedavg-ic"]
+    assert table[0]["lines"][0]["speed_up"] == 1.0
+    report = coterie("report", str(tmp_path), "-o", str(tmp_path / "r.html"))
+    assert report.exit_code == 0
+    assert (tmp_path / "r.html").stat().st_size > 10_000
+
+
+def test_a_sweep_runs_in_worker_processes_with_the_same_rows(tmp_path: Path) -> None:
+    file = tmp_path / "sweep.toml"
+    file.write_text(
+        "[partition]\nnum_nodes = 20\n[train]\nsteps = 5\n[sweep]\nseed = [0, 1]\n"
+        '"algorithm.name" = ["fedavg", "hierfavg"]\n'
+    )
+    for jobs in ("1", "2"):
+        done = coterie("run", str(file), "--jobs", jobs, "--out", str(tmp_path / jobs))
+        assert done.exit_code == 0, done.output
+    for name in ("seed0-fedavg", "seed0-hierfavg", "seed1-fedavg", "seed1-hierfavg"):
+        one, two = (
+            [{**json.loads(line), "wall_s": 0} for line in path.read_text().splitlines()]
+            for path in (tmp_path / j / name / "rows.jsonl" for j in ("1", "2"))
+        )
+        assert one == two
+
+
+def test_one_failed_run_does_not_stop_the_others(tmp_path: Path) -> None:
+    file = tmp_path / "sweep.toml"
+    file.write_text(
+        "[partition]\nnum_nodes = 20\n[train]\nsteps = 5\nlr_decay = 1.0\n"
+        '[sweep]\n"train.lr" = [1e38, 0.1]\n'
+    )
+    for jobs in ("1", "2"):
+        done = coterie("run", str(file), "--jobs", jobs, "--out", str(tmp_path / jobs))
+        assert done.exit_code == 2
+        assert "1 of 2 runs failed; lr1e+38: the loss is" in done.output
+        summary = json.loads((tmp_path / jobs / "lr0.1" / "summary.json").read_text())
+        assert summary["status"] == "complete"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["run", "quikstart"], "quikstart: no such file; did you mean 'quickstart'?"),
+        (["run", "quickstart", "--set", "algorithm.tau2=0"], "must be >= 1, got 0"),
+        (["run", "quickstart", "--set", "model.name=nowhere:make"], "no module 'nowhere'"),
+        (["run", "quickstart", "--set", "algorithm.grouping=nowhere:plan"], "no module 'nowhere'"),
+        (["run", "quickstart", "--set", "data.name=mnist-f", "--set", "data.path=/no"], "/no: no"),
+        (["run", "quickstart", "--set", "partition.num_nodes=5000"], "num_nodes must be <="),
+        (["compare", "nowhere"], "nowhere: no such folder"),
+        (["comprae", "x"], "unknown command 'comprae'; did you mean 'compare'?"),
+        (["list", "modles"], "did you mean 'models'?"),
+    ],
+)
+def test_bad_input_is_one_line_exit_2_and_nothing_written(
+    words: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = coterie(*words)
+    assert done.exit_code == 2
+    assert done.output.startswith("coterie: ")
+    assert says in done.output
+    assert done.output.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_model_of_the_wrong_width_is_said_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "narrow_model.py").write_text(
+        "from torch import nn\ndef make(): return nn.Sequential(nn.Flatten(), nn.Linear(784, 3))\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    done = coterie("run", "quickstart", "--set", "model.name=narrow_model:make")
+    assert done.exit_code == 2
+    assert "must return one number per class, [batch, 10], got [2, 3]" in done.output
+    assert not (tmp_path / "runs").exists()
+
+
+def test_default_folders_are_never_written_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for expected in ("quickstart", "quickstart-2"):
+        assert coterie("run", "quickstart", *SMALL).exit_code == 0
+        assert (tmp_path / "runs" / expected / "summary.json").exists()
+
+
+def test_lists_name_everything() -> None:
+    said = coterie("list").output
+    for word in ("fedavg-ic", "mnist-f-mini", "2nn", "jellyfish", "Dqh", "reference", "train.lr"):
+        assert word in said
+
+
+def test_ctrl_c_leaves_a_readable_run(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "coterie", "run", "quickstart", "--out", str(tmp_path / "r")]
+    command += ["--set", "train.steps=100000"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ)
+    rows = tmp_path / "r" / "rows.jsonl"
+    deadline = time.monotonic() + 60
+    while not (rows.exists() and rows.read_text().count("\n") > 3) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert said == "coterie: stopped; the rows so far are kept\n"
+    assert json.loads((tmp_path / "r" / "summary.json").read_text())["status"] == "interrupted"
