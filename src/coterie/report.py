@@ -35,6 +35,12 @@ small { opacity: .75; }
 """
 
 
+GROUPS_CAPTION = (
+    "<p><b>Who is in the groups.</b> Each class's share in a group over its share in the whole "
+    "(first seed; nodes in brackets): white is like the whole, orange less, purple more.</p>"
+)
+
+
 def write_report(runs: Sequence[RecordedRun], path: Path, target: float | None = None) -> None:
     """Write one self-contained HTML page: for every setting the table and the pictures."""
     blocks = compare(runs, target)
@@ -45,7 +51,13 @@ def write_report(runs: Sequence[RecordedRun], path: Path, target: float | None =
         parts.append(
             _image(accuracy_figure(members), "Test accuracy by simulated time and by step")
         )
-        parts.append(_image(groups_figure(members), "Classes held by every group"))
+        parts.append(GROUPS_CAPTION)
+        parts.append(
+            _image(
+                groups_figure(members),
+                "Share of each class in every group over its share in the whole",
+            )
+        )
     parts.append(_provenance(runs))
     page = (
         "<!doctype html><html lang='en'><meta charset='utf-8'>"
@@ -73,7 +85,10 @@ def accuracy_figure(runs: Sequence[RecordedRun]) -> Any:
 
 
 def groups_figure(runs: Sequence[RecordedRun]) -> Any:
-    """Draw which classes every group holds, for the first seed of every grouped algorithm."""
+    """Draw each class's share in every group over its share in the whole, for the first seed.
+
+    White is like the whole; orange is less, down to none; purple is twice as much or more.
+    """
     from matplotlib.figure import Figure
 
     first = {run.config["algorithm"]["name"]: run for run in reversed(runs)}
@@ -85,7 +100,9 @@ def groups_figure(runs: Sequence[RecordedRun]) -> Any:
         z = np.array(grouping["z"])
         table = np.array([counts[z == k].sum(axis=0) for k in range(z.max() + 1)])
         axis = figure.add_subplot(1, len(shown), at + 1)
-        axis.imshow(table / table.sum(axis=1, keepdims=True), cmap="viridis", vmin=0, aspect="auto")
+        share = table / table.sum(axis=1, keepdims=True)
+        whole = np.maximum(table.sum(axis=0), 1) / table.sum()
+        axis.imshow(share / whole, cmap="PuOr", vmin=0, vmax=2, aspect="auto")
         axis.set_title(name, fontsize=10)
         axis.set_xlabel("class")
         axis.set_ylabel("group")
