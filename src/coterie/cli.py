@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -249,11 +249,19 @@ def _print_blocks(runs: "list[RecordedRun]", target: float | None) -> None:
     from coterie.comparison import compare as make_table
     from coterie.table import COLUMNS, cells, heading
 
-    console = Console(width=None if sys.stdout.isatty() else 140)
+    console = Console(width=None if sys.stdout.isatty() else 120)
     for block in make_table(runs, target):
-        table = Table(title=heading(block), title_justify="left", box=None, header_style="bold")
+        table = Table(
+            title=heading(block),
+            title_justify="left",
+            box=None,
+            header_style="bold",
+            padding=(0, 1, 0, 0),
+            pad_edge=False,
+        )
         for name in COLUMNS:
-            table.add_column(name, justify="left" if name == "algorithm" else "right")
+            side: Literal["left", "right"] = "left" if name == "algorithm" else "right"
+            table.add_column(name, justify=side, no_wrap=not name.startswith("group"))
         for line in block.lines:
             table.add_row(*cells(line))
         console.print(table)

@@ -177,7 +177,7 @@ def _image(figure: Any, alt: str) -> str:
 
 
 def _table(block: Block) -> str:
-    head = "".join(f"<th>{html.escape(c)}</th>" for c in COLUMNS)
+    head = "".join(f"<th>{html.escape(c.replace(chr(10), ' '))}</th>" for c in COLUMNS)
     rows = "".join(
         "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells(line)) + "</tr>"
         for line in block.lines

@@ -4,16 +4,16 @@ from coterie.comparison import Block, Line
 
 COLUMNS = (
     "algorithm",
-    "accuracy %",
-    "sim s",
-    "s to target",
-    "speed-up",
-    "d_local s",
-    "d_group s",
-    "d_global s",
+    "accuracy\n%",
+    "sim\ns",
+    "s to\ntarget",
+    "speed\nup",
+    "d_local\nms",
+    "d_group\nms",
+    "d_global\nms",
     "Delta",
-    "group sizes",
-)
+    "group\nsizes",
+)  # broken where a narrow terminal needs it
 
 
 def cells(line: Line) -> list[str]:
@@ -30,9 +30,9 @@ def cells(line: Line) -> list[str]:
         number(line.seconds),
         target,
         f"{line.speed_up:.2f}x" if line.speed_up is not None else "-",
-        number(line.d_local),
-        number(line.d_group),
-        number(line.d_global),
+        number(line.d_local, 1e3),
+        number(line.d_group, 1e3),
+        number(line.d_global, 1e3),
         number(line.Delta),
         sizes(line.group_sizes),
     ]
@@ -51,14 +51,15 @@ def heading(block: Block) -> str:
     return ", ".join(words) or "all runs"
 
 
-def number(value: float | None) -> str:
-    """Write a figure with three digits, or a dash.
+def number(value: float | None, unit: float = 1.0) -> str:
+    """Write a figure in some unit with three digits, or a dash.
 
     >>> number(1234.5), number(0.000423), number(None), number(0.0)
     ('1234', '0.000423', '-', '0')
     """
     if value is None:
         return "-"
+    value *= unit
     if abs(value) < 1e-6:
         return "0"
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
