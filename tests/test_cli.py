@@ -82,6 +82,9 @@ def test_one_failed_run_does_not_stop_the_others(tmp_path: Path) -> None:
         (["compare", "nowhere"], "nowhere: no such folder"),
         (["comprae", "x"], "unknown command 'comprae'; did you mean 'compare'?"),
         (["list", "modles"], "did you mean 'models'?"),
+        (["run"], "Missing argument 'FILE'"),
+        (["run", "quickstart", "--ste", "a=1"], "No such option"),
+        (["compare", "x", "--target", "2"], "2.0 is not in the range"),
     ],
 )
 def test_bad_input_is_one_line_exit_2_and_nothing_written(
@@ -109,6 +112,23 @@ def test_a_model_of_the_wrong_width_is_said_before_anything_runs(
     assert not (tmp_path / "runs").exists()
 
 
+def test_a_folder_with_runs_is_not_added_to(tmp_path: Path) -> None:
+    assert coterie("run", "quickstart", *SMALL, "--out", str(tmp_path / "r")).exit_code == 0
+    for out in (tmp_path / "r", tmp_path):
+        again = coterie("run", "quickstart", *SMALL, "--out", str(out))
+        assert again.exit_code == 2
+        assert "already holds a run" in again.output
+
+
+def test_a_report_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    assert coterie("run", "quickstart", *SMALL, "--out", str(tmp_path / "r")).exit_code == 0
+    (tmp_path / "file").write_text("")
+    for out in (tmp_path / "file" / "x.html", tmp_path / "r"):
+        done = coterie("report", str(tmp_path / "r"), "-o", str(out))
+        assert done.exit_code == 2
+        assert "cannot be written" in done.output
+
+
 def test_default_folders_are_never_written_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,16 +144,45 @@ def test_lists_name_everything() -> None:
         assert word in said
 
 
-def test_ctrl_c_leaves_a_readable_run(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "coterie", "run", "quickstart", "--out", str(tmp_path / "r")]
-    command += ["--set", "train.steps=100000"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ)
-    rows = tmp_path / "r" / "rows.jsonl"
-    deadline = time.monotonic() + 60
-    while not (rows.exists() and rows.read_text().count("\n") > 3) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_leaves_a_readable_run(tmp_path: Path, stop: signal.Signals) -> None:
+    process, said = stopped(["quickstart"], tmp_path / "r", 1, stop)
     assert process.returncode == 130
-    assert said == "coterie: stopped; the rows so far are kept\n"
+    assert said.strip() == "coterie: stopped; the rows so far are kept"
     assert json.loads((tmp_path / "r" / "summary.json").read_text())["status"] == "interrupted"
+
+
+def test_ctrl_c_ends_a_sweep_and_starts_no_other_run(tmp_path: Path) -> None:
+    file = tmp_path / "sweep.toml"
+    file.write_text("[sweep]\nseed = [0, 1, 2, 3, 4, 5]\n")
+    process, _ = stopped([str(file), "--jobs", "2"], tmp_path / "r", 2, signal.SIGINT)
+    assert process.returncode == 130
+    found = {
+        path.parent.name: json.loads(path.read_text())["status"]
+        for path in (tmp_path / "r").rglob("summary.json")
+    }
+    assert found == {"seed0": "interrupted", "seed1": "interrupted"}
+    assert len(list((tmp_path / "r").rglob("rows.jsonl"))) == 2
+
+
+def stopped(
+    words: list[str], out: Path, started: int, stop: signal.Signals
+) -> tuple[subprocess.Popen[str], str]:
+    """Start a run that would take hours and stop it, as a terminal would, when rows are there."""
+    command = [sys.executable, "-m", "coterie", "run", *words, "--out", str(out)]
+    command += ["--set", "train.steps=1000000"]
+    process = subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env=os.environ, start_new_session=True
+    )
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        rows = [path.read_text().count("\n") for path in out.rglob("rows.jsonl")]
+        if len(rows) == started and min(rows) > 2:
+            break
+        time.sleep(0.05)
+    if stop is signal.SIGINT:
+        os.killpg(process.pid, stop)
+    else:
+        process.send_signal(stop)
+    _, said = process.communicate(timeout=60)
+    return process, said

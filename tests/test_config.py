@@ -45,6 +45,9 @@ EXPERIMENTS = sorted((Path(__file__).parents[1] / "experiments").glob("*.toml"))
         ("model.name=cnnn", "did you mean 'cnn'? (or your own, 'package.module:function')"),
         ("data.name=mnist", "unknown data.name 'mnist'"),
         ("seed=-1", "seed must be >= 0, got -1"),
+        ("seed=99999999999999999999", "seed must be <= 9223372036854775807"),
+        ("train.lr=1e39", "train.lr must be <= 1e+38, got 1e+39"),
+        (f"train.lr={10**400}", "train.lr must be finite, got inf"),
         ("seed.x=1", "'seed' is a value, so there is no 'seed.x'"),
         ("train=3", "'train' is a section, written [train], got 3"),
         ("train.lr", "--set takes key=value, got 'train.lr'"),
@@ -78,6 +81,10 @@ def test_a_sweep_is_every_combination_and_an_override_fixes_its_key() -> None:
         (1, "2nn"),
     ]
     assert [c.seed for c in expand(content, ["model.name=cnn"])] == [0, 1]
+    assert [c.model.name for c in expand({"sweep": {"model": {"name": ["sr", "cnn"]}}})] == [
+        "sr",
+        "cnn",
+    ]
     with pytest.raises(ConfigError, match=r"sweep\.'seed' must be a list"):
         expand({"sweep": {"seed": 3}})
     with pytest.raises(ConfigError, match="'sweep' is a section"):

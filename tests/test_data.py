@@ -63,18 +63,37 @@ def test_images_and_labels_must_agree(tmp_path: Path) -> None:
         read_idx_folder(tmp_path)
 
 
+@pytest.mark.parametrize("sizes", [((0, 3, 3), (2, 3, 3)), ((2, 3, 3), (2, 4, 4))])
+def test_images_of_no_or_several_sizes_are_refused(
+    tmp_path: Path, sizes: tuple[tuple[int, ...], ...]
+) -> None:
+    for part, shape in zip(("train", "t10k"), sizes, strict=True):
+        images, labels = np.zeros(shape, np.uint8), np.zeros(shape[0], np.uint8)
+        (tmp_path / f"{part}-images-idx3-ubyte").write_bytes(idx_bytes(images))
+        (tmp_path / f"{part}-labels-idx1-ubyte").write_bytes(idx_bytes(labels))
+    with pytest.raises(DataError, match="must hold images of one size"):
+        read_idx_folder(tmp_path)
+
+
+def test_too_few_examples_to_split_are_refused() -> None:
+    with pytest.raises(DataError, match="3 examples are too few"):
+        split(np.arange(3), np.random.default_rng(0))
+
+
 def test_a_missing_dataset_says_how_to_get_it(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"no such folder; set data\.path"):
         load("mnist-f", tmp_path / "nowhere")
     with pytest.raises(DataError, match="did you mean 'mnist-f'"):
         load("mnist-ff")
+    with pytest.raises(DataError, match=r"takes no data\.path"):
+        load("mnist-f-mini", tmp_path)
 
 
-@given(st.lists(st.integers(0, 4), min_size=1, max_size=200), st.integers(0, 99))
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=70), st.integers(0, 99))
 def test_a_split_is_every_example_once_and_three_to_one_to_one_per_class(
     labels: list[int], seed: int
 ) -> None:
-    y = np.array(labels)
+    y = np.repeat(labels, 5)
     parts = split(y, np.random.default_rng(seed))
     together = np.concatenate([parts.train, parts.val, parts.test])
     assert np.array_equal(np.sort(together), np.arange(len(y)))

@@ -35,6 +35,11 @@ def test_counting_operations_leaves_the_model_as_it_was() -> None:
     assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
 
 
+def test_operations_are_counted_for_layers_that_work_in_place() -> None:
+    model = nn.Sequential(nn.Flatten(), nn.ReLU(inplace=True), nn.Linear(16, 3))
+    assert flops_per_example(model, (1, 4, 4)) == 3 * 2 * 16 * 3
+
+
 def test_the_cnns_response_norm_is_the_formula() -> None:
     norm = make_model("cnn", IMAGE, 10)[3]  # type: ignore[index]
     x = torch.rand(2, 64, 3, 3)
@@ -52,14 +57,21 @@ def test_a_users_model_is_found_by_its_import_path(
         "def narrow(): return nn.Sequential(nn.Flatten(), nn.Linear(784, 3))\n"
         "def wrong_input(): return nn.Linear(5, 10)\n"
         "def not_a_model(): return 3\n"
-        "def frozen(): return nn.Sequential(nn.Flatten(), nn.Unflatten(1, (784,)))[:1]\n"
+        "def raises(): raise ValueError('no such thing\\nsecond line')\n"
+        "def anything(**given): return make(given['n_classes'])\n"
+        "class Two(nn.Module):\n"
+        "    def forward(self, x): return x, x\n"
+        "def two(): return Two()\n"
     )
     monkeypatch.chdir(tmp_path)
     assert n_parameters(make_model("my_models:make", IMAGE, 10)) == 7_850
+    assert n_parameters(make_model("my_models:anything", IMAGE, 10)) == 7_850
     for name, says in {
         "my_models:narrow": r"one number per class, \[batch, 10\], got \[2, 3\]",
         "my_models:wrong_input": "does not run on inputs",
         "my_models:not_a_model": "not a torch.nn.Module",
+        "my_models:raises": "cannot be made: no such thing$",
+        "my_models:two": "got tuple for a batch of 2",
         "my_models:nothing": "has no function 'nothing'",
         "my_modles:make": "no module 'my_modles'",
         "ccn": "did you mean 'cnn'",

@@ -56,6 +56,18 @@ def test_a_wider_spread_makes_node_sizes_vary_more() -> None:
     assert sds[3] > 100
 
 
+def test_class_counts_vary_with_the_spread() -> None:
+    y = np.repeat(np.arange(62), 400)
+    edges, nodes = [], []
+    for spread in (Spread("normal", 0), *SPREADS[:3]):
+        part = make_partition("Dqh", y, 100, 10, spread, np.random.default_rng(0))
+        edges.append((edge_table(part, y) > 0).sum(axis=1).std())
+        nodes.append((class_table(part, y) > 0).sum(axis=1).std())
+    assert edges == sorted(edges)
+    assert nodes == sorted(nodes)
+    assert nodes[0] < 0.6 < nodes[1] < 1.5 < nodes[2] < nodes[3]
+
+
 @settings(max_examples=150, deadline=None)
 @given(
     kind=st.sampled_from([*DIVERSITIES, "iid"]),

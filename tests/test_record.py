@@ -6,9 +6,16 @@ import pytest
 from safetensors.numpy import load_file
 
 from coterie.comparison import compare, seconds_to
-from coterie.config import Config, make_config
-from coterie.errors import RecordError, TrainingError
-from coterie.experiment import execute, prepare
+from coterie.config import (
+    AlgorithmConfig,
+    ComputeConfig,
+    Config,
+    ModelConfig,
+    NetworkConfig,
+    make_config,
+)
+from coterie.errors import ConfigError, RecordError, TrainingError
+from coterie.experiment import execute, prepare, simulate
 from coterie.record import RecordedRun, find_runs, read_run, write_atomically
 from coterie.report import write_picture, write_report
 from coterie.run import State
@@ -40,14 +47,24 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[RecordedRun]:
     for name in ("fedavg", "fedavg-ic"):
         for seed in (0, 1):
             execute(small(name, seed), folder / f"{name}-{seed}")
-    return find_runs([folder])
+    return find_runs([folder])[0]
 
 
-def test_the_same_seed_gives_byte_identical_rows(tmp_path: Path) -> None:
-    for folder in ("a", "b"):
-        execute(small(), tmp_path / folder)
+@pytest.mark.parametrize(
+    ("model", "batch_size"), [("sr", "full"), ("2nn", 64), ("awkward_dropout:make", 64)]
+)
+def test_the_same_seed_gives_byte_identical_rows(
+    model: str, batch_size: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "awkward_dropout.py").write_text(
+        "from torch import nn\n"
+        "def make(): return nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(784, 10))\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    for folder, seed in (("a", 0), ("b", 0), ("c", 1)):
+        config = small(seed=seed, batch_size=batch_size, steps=6)
+        execute(replace(config, model=ModelConfig(model)), tmp_path / folder)
     assert without_wall_times(tmp_path / "a") == without_wall_times(tmp_path / "b")
-    execute(small(seed=1), tmp_path / "c")
     assert without_wall_times(tmp_path / "a") != without_wall_times(tmp_path / "c")
 
 
@@ -100,8 +117,14 @@ def test_a_diverged_run_keeps_its_rows_and_says_so(tmp_path: Path) -> None:
     assert run.summary["status"] == "diverged"
     assert len(run.rows) >= 1
     assert not (tmp_path / "run" / "model.safetensors").exists()
-    with pytest.raises(RecordError, match="none of these runs is complete"):
-        compare([run])
+    with pytest.raises(RecordError, match=r"no complete run; .*run: diverged after step 0"):
+        find_runs([tmp_path])
+    execute(small(), tmp_path / "good")
+    (tmp_path / "killed").mkdir()
+    (tmp_path / "killed" / "rows.jsonl").write_text("")
+    runs, left_out = find_runs([tmp_path])
+    assert [r.folder.name for r in runs] == ["good"]
+    assert [Path(line.split(":")[0]).name for line in left_out] == ["killed", "run"]
 
 
 def test_an_interrupted_run_keeps_its_rows_and_says_so(tmp_path: Path) -> None:
@@ -153,6 +176,9 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(
     [
         (lambda f: (f / "summary.json").unlink(), "not a finished run, summary.json is missing"),
         (lambda f: (f / "summary.json").write_text("{"), "damaged run folder"),
+        (lambda f: (f / "summary.json").write_text("{}"), "not written by this version"),
+        (lambda f: (f / "summary.json").write_text("[]"), "damaged run folder"),
+        (lambda f: (f / "config.toml").write_text(""), "damaged run folder"),
         (lambda f: (f / "rows.jsonl").write_text('{"t": '), "damaged run folder"),
     ],
 )
@@ -168,6 +194,68 @@ def test_folders_without_runs_are_refused(tmp_path: Path) -> None:
         find_runs([tmp_path])
     with pytest.raises(RecordError, match="no such folder"):
         find_runs([tmp_path / "nowhere"])
+
+
+def test_a_run_that_fails_at_once_leaves_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "nan_model.py").write_text(
+        "from torch import nn\n"
+        "def make():\n"
+        "    m = nn.Sequential(nn.Flatten(), nn.Linear(784, 10))\n"
+        "    nn.init.constant_(m[1].bias, float('nan'))\n"
+        "    return m\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(TrainingError, match="the loss is nan at the start"):
+        execute(replace(small(), model=ModelConfig("nan_model:make")), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_clock_that_would_never_end_is_refused() -> None:
+    for part in (
+        {"network": NetworkConfig(link_mbytes_per_s=1e-320)},
+        {"compute": ComputeConfig(gflops=1e-320)},
+    ):
+        with pytest.raises(ConfigError, match="simulated times are not finite"):
+            prepare(replace(small(), **part))
+
+
+def test_reference_operations_make_the_clock_of_the_papers_simulator() -> None:
+    true, reference = (
+        prepare(replace(small(), compute=ComputeConfig(flops=flops))).problem.step_s
+        for flops in ("analytic", "reference")
+    )
+    assert true / reference == pytest.approx(47_040 / 7)
+
+
+def test_gradients_are_charged_only_where_they_are_used() -> None:
+    charged = {
+        (name, grouping): prepare(
+            replace(small(name), algorithm=AlgorithmConfig(name=name, grouping=grouping))
+        ).problem.charged_bytes
+        for name in ("fedavg", "hierfavg", "fedavg-c", "fedavg-i", "fedavg-ic")
+        for grouping in ("reference", "random")
+    }
+    assert {key for key, cost in charged.items() if cost} == {
+        ("fedavg-i", "reference"),
+        ("fedavg-ic", "reference"),
+    }
+    assert set(charged.values()) == {0, 31_400}
+
+
+def test_fedavg_averages_every_tau1_times_tau2_steps() -> None:
+    config = replace(small("fedavg"), algorithm=AlgorithmConfig(name="fedavg", tau1=2, tau2=3))
+    log = [(s.t, s.row.event) for s in simulate(config)]
+    assert log == [(0, "start"), (6, "global"), (10, "global")]
+
+
+def test_centralized_is_fedavg_with_a_mean_after_every_full_batch_step() -> None:
+    every_step = AlgorithmConfig(name="fedavg", tau1=1, tau2=1)
+    fedavg = list(simulate(replace(small("fedavg"), algorithm=every_step)))
+    central = list(simulate(small("centralized")))
+    for a, b in zip(fedavg, central, strict=True):
+        assert a.models.w[0].numpy() == pytest.approx(b.models.w[0].numpy(), abs=1e-5)
 
 
 def test_centralized_needs_no_network_and_fedavg_no_groups(tmp_path: Path) -> None:
@@ -193,9 +281,19 @@ def test_comparing_takes_means_over_seeds_and_pairs_them_with_fedavg(
     times = [seconds_to(r, a) for r, a in zip(own, finals, strict=True)]
     assert fedavg.target_s == pytest.approx(sum(t for t in times if t is not None) / 2)
     assert fedavg.speed_up == pytest.approx(1)
+    others = [r for r in runs if r.config["algorithm"]["name"] == "fedavg-ic"]
+    hits = [seconds_to(r, a) for r, a in zip(others, finals, strict=True)]
+    assert None not in hits
+    assert ic.speed_up == pytest.approx(sum(times) / sum(hits))  # type: ignore[arg-type]
     assert fedavg.reached == 2
     assert fedavg.d_group is None
     assert ic.d_group is not None
+
+
+def test_two_runs_of_one_seed_are_two_runs(runs: list[RecordedRun]) -> None:
+    fedavg = runs[0]
+    (block,) = compare([fedavg, fedavg])
+    assert (block.lines[0].seeds, block.lines[0].reached) == (2, 2)
 
 
 def test_an_unreached_target_is_a_dash(runs: list[RecordedRun]) -> None:

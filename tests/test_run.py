@@ -3,7 +3,8 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from coterie.errors import TrainingError
+from coterie.engine import LocalSteps
+from coterie.errors import DivergenceError, TrainingError
 from coterie.grouping import Evidence, Grouping
 from coterie.grouping.baselines import by_edge, single
 from coterie.models import make_model
@@ -143,8 +144,6 @@ def test_the_clock_adds_compute_and_transfers() -> None:
     assert states[1].clock.seconds == pytest.approx(2 * 0.25 + group.seconds)
     assert states[1].clock.group_s == pytest.approx(group.seconds)
     assert states[2].clock.compute_s == pytest.approx(1.0)
-    parts = states[2].clock
-    assert parts.seconds == pytest.approx(parts.compute_s + parts.group_s + parts.global_s)
 
 
 def test_uploading_the_gradients_is_charged_once() -> None:
@@ -156,6 +155,10 @@ def test_uploading_the_gradients_is_charged_once() -> None:
     assert gaps[0] == 0
     assert gaps[1] > 0.7  # seven uploads of 10 MB over one link of 100 MB/s
     assert gaps[1:] == pytest.approx([gaps[1]] * len(gaps[1:]))
+    parts = charged[-1].clock
+    assert parts.grouping_s == pytest.approx(gaps[1])
+    together = parts.compute_s + parts.group_s + parts.global_s + parts.grouping_s
+    assert parts.seconds == pytest.approx(together)
 
 
 def test_a_run_goes_on_from_any_of_its_states() -> None:
@@ -179,7 +182,7 @@ def test_a_loss_that_is_no_number_stops_the_run_and_names_the_step() -> None:
     problem = make_problem(NODES, TWO_GROUPS, 1, 2, engine=engine)
     seen = []
     with pytest.raises(
-        TrainingError, match=r"the (loss is (nan|inf)|gradient is not finite) (at|after) step \d+"
+        DivergenceError, match=r"the (loss is (nan|inf)|gradient is not finite) (at|after) step \d+"
     ):
         for state in rounds(problem):
             seen.append(state.t)
@@ -197,8 +200,52 @@ def test_mini_batches_depend_on_seed_step_and_node_only() -> None:
 
 def test_dropout_does_not_depend_on_what_ran_before() -> None:
     torch.manual_seed(0)
-    engine = make_engine(NODES, model="tests_dropout:make")
+    engine = make_engine(NODES, model="dropout_model:make")
     torch.rand(13)
     one = engine.advance(engine.initial(), 0, 2, np.arange(8))
     torch.rand(29)
     assert torch.equal(one.w, engine.advance(engine.initial(), 0, 2, np.arange(8)).w)
+
+
+@pytest.mark.parametrize("model", ["dropout_model:make", "dropout_model:cumulative_norm"])
+def test_an_engine_keeps_nothing_between_calls(model: str) -> None:
+    """Random layers and batch-norm counters must not carry over from what ran before."""
+    problem = make_problem(NODES, TWO_GROUPS, 1, 3, steps=6, engine=make_engine(NODES, model=model))
+    states = list(rounds(problem))
+    assert [s.row for s in rounds(problem)] == [s.row for s in states]
+    assert [s.row for s in rounds(problem, states[2])] == [s.row for s in states[3:]]
+
+
+def test_a_model_that_fails_on_a_nodes_data_names_the_node() -> None:
+    one_example = [(x[:1], y[:1]) for x, y in NODES]
+    engine = make_engine(one_example, model="dropout_model:cumulative_norm")
+    with pytest.raises(
+        TrainingError, match="failed at step 1 on node 0 with a batch of 1: Expected"
+    ):
+        engine.advance(engine.initial(), 0, 1, np.arange(8))
+
+
+def test_a_parameter_that_is_not_used_stays_as_it_is() -> None:
+    engine = make_engine(NODES, model="dropout_model:unused")
+    before = engine.export(engine.initial().w[0])["spare"]
+    after = engine.advance(engine.initial(), 0, 2, np.zeros(8, dtype=np.int64))
+    assert torch.equal(engine.export(after.w[0])["spare"], before)
+    assert np.isfinite(engine.gradients(after.w[0]).gram).all()
+
+
+def test_a_batch_step_is_one_batch_and_an_epoch_all_of_them() -> None:
+    sizes = np.array([3, 10, 25])
+    batch, epoch = (LocalSteps(0.1, 1.0, 10, unit, 0) for unit in ("batch", "epoch"))
+    assert [len(b) for b in batch.batches(1, 2, 25) if b is not None] == [10]
+    assert [len(b) for b in epoch.batches(1, 2, 25) if b is not None] == [10, 10, 5]
+    whole = np.concatenate([b for b in epoch.batches(1, 2, 25) if b is not None])
+    assert sorted(whole.tolist()) == list(range(25))
+    assert batch.batches(1, 1, 10) == epoch.batches(1, 1, 10) == [None]
+    assert batch.examples_per_step(sizes).tolist() == [3, 10, 10]
+    assert epoch.examples_per_step(sizes).tolist() == [3, 10, 25]
+
+
+def test_no_stream_of_the_seed_is_a_nodes_batches() -> None:
+    streams = [(5, 0, k) for k in (1, 2, 3, 4)] + [(5, t, i) for t in (1, 2, 3, 4) for i in (0, 1)]
+    drawn = {tuple(np.random.default_rng(s).integers(1 << 40, size=4)) for s in streams}
+    assert len(drawn) == len(streams)

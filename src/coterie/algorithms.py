@@ -26,6 +26,11 @@ class Search:
     alpha_iid: float = 1.0
     alpha_comm: float = 1.0
 
+    @property
+    def uses_gradients(self) -> bool:
+        """Whether nodes have to upload their gradients for it."""
+        return self.method != "random" and self.alpha_iid > 0
+
     def planner(self) -> Planner:
         """Return the planner that this search names."""
         if self.method in ("paper", "reference"):

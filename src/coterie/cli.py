@@ -2,8 +2,9 @@
 
 import json
 import os
+import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -17,29 +18,41 @@ if TYPE_CHECKING:
     from coterie.config import Config
     from coterie.record import RecordedRun
 
-RUNS_HELP = "RUNS are run folders, or folders that hold some."
-
 
 class _Commands(click.Group):
-    """Prints our own errors as one line and exits with 2; anything else is a bug and shows."""
+    """Prints errors as one line, exit 2, or 130 for Ctrl-C; anything else is a bug and shows."""
 
-    def invoke(self, ctx: click.Context) -> Any:
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        signal.signal(signal.SIGTERM, _as_ctrl_c)
+        code = 2
         try:
-            return super().invoke(ctx)
+            sys.exit(super().main(args, prog_name, complete_var, False, **extra) or 0)
+        except click.ClickException as error:
+            message = error.format_message()
         except CoterieError as error:
-            click.echo(f"coterie: {error}", err=True)
-            ctx.exit(2)
-        except KeyboardInterrupt:
-            click.echo("coterie: stopped; the rows so far are kept", err=True)
-            ctx.exit(130)
+            message = str(error)
+        except click.Abort:
+            message, code = "stopped; the rows so far are kept", 130
+        click.echo(f"coterie: {message}", err=True)
+        sys.exit(code)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        found = super().get_command(ctx, cmd_name)
-        if found is None:
-            hint = did_you_mean(cmd_name, self.commands)
-            click.echo(f"coterie: unknown command {cmd_name!r}{hint}", err=True)
-            ctx.exit(2)
-        return found
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in self.commands:
+            raise CoterieError(f"unknown command {args[0]!r}{did_you_mean(args[0], self.commands)}")
+        return super().resolve_command(ctx, args)
+
+
+def _as_ctrl_c(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -65,8 +78,8 @@ def demo(out: Path | None, jobs: int | None) -> None:
     from coterie.record import find_runs
     from coterie.report import write_picture, write_report
 
-    folder = _run_file("demo", (), out, jobs)
-    runs = find_runs([folder])
+    folder, written = _run_file("demo", (), out, jobs)
+    runs, _ = find_runs(written)
     _print_blocks(runs, None)
     write_report(runs, folder / "report.html")
     write_picture(runs, folder / "accuracy.png")
@@ -95,10 +108,10 @@ def run(file: str, overrides: tuple[str, ...], out: Path | None, jobs: int | Non
 
     A [sweep] table in FILE lists several values of a setting; every combination is run.
     """
-    folder = _run_file(file, overrides, out, jobs)
     from coterie.record import find_runs
 
-    _print_blocks(find_runs([folder]), None)
+    folder, written = _run_file(file, overrides, out, jobs)
+    _print_blocks(find_runs(written)[0], None)
     click.echo(f"\nrun folder: {folder}")
 
 
@@ -114,9 +127,8 @@ def compare(runs: tuple[Path, ...], target: float | None, as_json: bool) -> None
     each seed is what FedAvg ends with on it, unless --target is given.
     """
     from coterie.comparison import compare as make_table
-    from coterie.record import find_runs
 
-    found = find_runs(list(runs))
+    found = _find_runs(runs)
     if as_json:
         click.echo(json.dumps([asdict(block) for block in make_table(found, target)], indent=1))
     else:
@@ -129,10 +141,9 @@ def compare(runs: tuple[Path, ...], target: float | None, as_json: bool) -> None
 @click.option("--target", type=click.FloatRange(0, 1), help="Accuracy to time [FedAvg's final].")
 def report(runs: tuple[Path, ...], out: Path, target: float | None) -> None:
     """Write one HTML page, pictures included, about RUNS: run folders, or folders of some."""
-    from coterie.record import find_runs
     from coterie.report import write_report
 
-    write_report(find_runs(list(runs)), out, target)
+    write_report(_find_runs(runs), out, target)
     click.echo(f"report: {out}")
 
 
@@ -165,18 +176,33 @@ def list_(what: str | None) -> None:
                 click.echo(f"  {key:{width}}  {about}")
 
 
-def _run_file(file: str, overrides: tuple[str, ...], out: Path | None, jobs: int | None) -> Path:
-    """Run every config of an experiment file and return the folder they went to."""
+def _run_file(
+    file: str, overrides: tuple[str, ...], out: Path | None, jobs: int | None
+) -> tuple[Path, list[Path]]:
+    """Run every config of an experiment file; return the folder they went to, and each one's."""
     from coterie.config import load_experiment
+    from coterie.record import ROWS
     from coterie.sweep import free_folder, plan_jobs, run_jobs
 
     path = _experiment_path(file)
     configs = load_experiment(path, overrides)
+    if out and next(out.rglob(ROWS), None):
+        raise CoterieError(f"{out} already holds a run; choose another --out")
     folder = out or free_folder(Path("runs") / path.stem)
     todo = plan_jobs(configs, folder)
     with _progress({job.label: job.config for job in todo}) as on_row:
         run_jobs(todo, jobs or os.cpu_count() or 1, on_row)
-    return folder
+    return folder, [job.folder for job in todo]
+
+
+def _find_runs(paths: tuple[Path, ...]) -> "list[RecordedRun]":
+    """Read complete runs and say which others were left out."""
+    from coterie.record import find_runs
+
+    runs, left_out = find_runs(list(paths))
+    for line in left_out:
+        click.echo(f"left out: {line}", err=True)
+    return runs
 
 
 def _experiments() -> Path:

@@ -20,6 +20,7 @@ class Clock:
     compute_s: float = 0.0
     group_s: float = 0.0
     global_s: float = 0.0
+    grouping_s: float = 0.0
     bytes_by_tier: dict[str, int] = field(default_factory=dict)
 
     def after(self, event: str, compute_s: float, transfer: Transfer) -> "Clock":
@@ -30,6 +31,7 @@ class Clock:
             compute_s=self.compute_s + compute_s,
             group_s=self.group_s + transfer.seconds * (event == "group"),
             global_s=self.global_s + transfer.seconds * (event == "global"),
+            grouping_s=self.grouping_s + transfer.seconds * (event == "grouping"),
             bytes_by_tier=moved.bytes_by_tier,
         )
 

@@ -6,7 +6,6 @@ from statistics import mean, stdev
 from typing import Any
 
 from coterie.algorithms import ALGORITHMS
-from coterie.errors import RecordError
 from coterie.record import RecordedRun
 
 BASELINE = "fedavg"
@@ -42,17 +41,14 @@ class Block:
 
 
 def compare(runs: Sequence[RecordedRun], target: float | None = None) -> list[Block]:
-    """Make the table of the complete runs.
+    """Make the table of complete runs.
 
     The target of each seed is FedAvg's final accuracy on it unless one is given.
     """
-    complete = [run for run in runs if run.summary["status"] == "complete"]
-    if not complete:
-        raise RecordError("none of these runs is complete")
-    settings = [_setting(run) for run in complete]
+    settings = [_setting(run) for run in runs]
     keys = [k for k in settings[0] if len({str(s.get(k)) for s in settings}) > 1]
     blocks: dict[str, tuple[dict[str, Any], list[RecordedRun]]] = {}
-    for run, setting in zip(complete, settings, strict=True):
+    for run, setting in zip(runs, settings, strict=True):
         told = {key: setting.get(key) for key in keys}
         blocks.setdefault(str(told), (told, []))[1].append(run)
     return [_block(told, members, target) for told, members in blocks.values()]
@@ -110,18 +106,24 @@ def _line(
     base_s: dict[int, float | None],
 ) -> Line:
     accuracies = [float(run.summary["test_accuracy"]) for run in runs]
-    hits = {
-        run.config["seed"]: seconds_to(run, targets[run.config["seed"]]) for run in runs if targets
-    }
-    reached = {seed: s for seed, s in hits.items() if s is not None}
-    pairs = [(b, s) for seed, s in reached.items() if (b := base_s.get(seed)) is not None and s > 0]
+    seeds = [run.config["seed"] for run in runs]
+    hits = [
+        seconds_to(run, targets[seed]) if targets else None
+        for run, seed in zip(runs, seeds, strict=True)
+    ]
+    reached = [s for s in hits if s is not None]
+    pairs = [
+        (b, s)
+        for seed, s in zip(seeds, hits, strict=True)
+        if s and (b := base_s.get(seed)) is not None
+    ]
     return Line(
         algorithm=name,
         seeds=len(runs),
         accuracy=mean(accuracies),
         accuracy_sd=stdev(accuracies) if len(runs) > 1 else None,
         seconds=mean(run.summary["seconds"] for run in runs),
-        target_s=mean(reached.values()) if reached else None,
+        target_s=mean(reached) if reached else None,
         reached=len(reached),
         speed_up=mean(b for b, _ in pairs) / mean(s for _, s in pairs) if pairs else None,
         d_local=mean(run.summary["d_local"] for run in runs),

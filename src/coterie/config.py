@@ -115,7 +115,7 @@ class TrainConfig:
     batch_size: int | Literal["auto", "full"] = setting(
         "auto", "examples per batch; auto: full for sr, else 128", at_least=1
     )
-    lr: float = setting(0.1, "learning rate", above=0, also=("learning_rate", "eta"))
+    lr: float = setting(0.1, "learning rate", above=0, at_most=1e38, also=("learning_rate", "eta"))
     lr_decay: float = setting(0.99, "factor on the rate every step", above=0, at_most=1)
     eval_every: int = setting(1, "measure every so many global means", at_least=1)
     engine: Literal["sequential"] = setting("sequential", "how local steps are computed")
@@ -131,7 +131,9 @@ class Config:
     3
     """
 
-    seed: int = setting(0, "decides every random choice", at_least=0, also=("random_seed",))
+    seed: int = setting(
+        0, "decides every random choice", at_least=0, at_most=2**63 - 1, also=("random_seed",)
+    )
     data: DataConfig = field(default_factory=DataConfig)
     partition: PartitionConfig = field(default_factory=PartitionConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -164,7 +166,7 @@ def expand(content: Nested, overrides: Iterable[str] = ()) -> list[Config]:
     sweep = content.pop("sweep", {})
     if not isinstance(sweep, dict):
         raise ConfigError(f"'sweep' is a section, written [sweep], got {sweep!r}")
-    sweep = dict(sweep)
+    sweep = _dotted(sweep)
     for override in overrides:
         key, value = parse_override(override)
         sweep.pop(key, None)
@@ -229,6 +231,15 @@ def flat(config: Config) -> dict[str, Any]:
 def settings() -> list[tuple[str, Any, str]]:
     """List every key with its default and what it is."""
     return [(key, f.default, f.metadata["about"]) for key, f in leaves(Config)]
+
+
+def _dotted(table: Nested) -> Nested:
+    """Write {"a": {"b": values}}, TOML's `a.b = values` without quotes, as {"a.b": values}."""
+    flat: Nested = {}
+    for key, value in table.items():
+        inner = {f"{key}.{k}": v for k, v in value.items()} if isinstance(value, dict) else None
+        flat |= {key: value} if inner is None else inner
+    return flat
 
 
 def _with(content: Nested, dotted: str, value: object) -> Nested:

@@ -33,7 +33,11 @@ class ModelError(CoterieError):
 
 
 class TrainingError(CoterieError):
-    """Training that cannot go on, such as a loss that is no longer a number."""
+    """Training that cannot go on, such as a model that fails on a node's data."""
+
+
+class DivergenceError(TrainingError):
+    """A loss or gradient that is no longer a number."""
 
 
 class RecordError(CoterieError):

@@ -1,7 +1,9 @@
 """From a config to a run: build every part, run Algorithm 1, and record it."""
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +16,15 @@ from coterie.config import Config, to_toml
 from coterie.costs import Ints
 from coterie.data import Dataset
 from coterie.engine import LocalSteps
-from coterie.errors import ConfigError, TrainingError
+from coterie.errors import ConfigError, DivergenceError
 from coterie.models import REFERENCE_FLOPS, make_model
 from coterie.network import Network
 from coterie.partition import Partition, Spread, make_partition
 from coterie.record import RunWriter, write_json
-from coterie.run import Averaging, Problem, State, one_group, rounds
+from coterie.run import Problem, State, one_group, rounds
 from coterie.topology import make_topology
 
-# Streams of the seed; a node's batches use (seed, t, i) and the planner (seed, 1).
+# Streams of the seed, see run.py; the planner's is 1.
 SPLIT_STREAM, PARTITION_STREAM, TOPOLOGY_STREAM = 2, 3, 4
 
 
@@ -72,7 +74,7 @@ def prepare(config: Config, dataset: Dataset | None = None) -> Prepared:
     steps = _local_steps(config)
     worked = steps.examples_per_step(part.sizes)
     model_bytes = n_bytes(model)
-    charged = algorithm.iid and config.algorithm.charge_grouping
+    charged = algorithm.iid and search.uses_gradients and config.algorithm.charge_grouping
     problem = Problem(
         engine=Sequential(
             model,
@@ -99,6 +101,7 @@ def prepare(config: Config, dataset: Dataset | None = None) -> Prepared:
         charged_bytes=4 * n_parameters(model) if charged else 0,
         eval_every=config.train.eval_every,
     )
+    _check_clock(problem)
     counts = [np.bincount(y[i], minlength=dataset.n_classes) for i in part.indices]
     return Prepared(config, problem, np.array(counts), n_parameters(model), flops)
 
@@ -117,46 +120,54 @@ def execute(
 ) -> None:
     """Run a config into a folder.
 
-    A loss that is no longer a number, or Ctrl-C, keeps the rows so far and leaves a summary that
-    says so before the error goes on.
+    Nothing is written before the first state is there. A loss that is no longer a number, any
+    other error, or Ctrl-C keeps the rows so far and leaves a summary that says so.
     """
     prepared = prepare(config, dataset)
+    states = rounds(prepared.problem)
+    first = state = next(states)
     writer = RunWriter(folder, to_toml(config), config.seed)
-    state, status = None, "interrupted"
+    Delta_first, status = None, "failed"
     try:
-        for state in rounds(prepared.problem):
+        for state in chain([first], states):
             writer.add(state.row)
+            Delta_first = state.row.Delta if Delta_first is None else Delta_first
             on_state(state)
         status = "complete"
-    except TrainingError:
+    except DivergenceError:
         status = "diverged"
         raise
+    except KeyboardInterrupt:
+        status = "interrupted"
+        raise
     finally:
-        if state is not None:
-            _finish(prepared, writer, state, status)
+        summary = _summary(prepared.problem, state, status)
+        about = {
+            "n_parameters": prepared.n_parameters,
+            "flops_per_example": prepared.flops_per_example,
+            "Delta_first": Delta_first,
+        }
+        done = status == "complete"
+        tensors = prepared.problem.engine.export(state.models.w[0]) if done else None
+        write_json(folder / "grouping.json", _grouping(prepared, state))
+        writer.finish({**summary, **about}, tensors)
 
 
-def _finish(prepared: Prepared, writer: RunWriter, state: State, status: str) -> None:
+def _grouping(prepared: Prepared, state: State) -> dict[str, Any]:
     grouping = (state.groups or one_group(prepared.problem)).grouping
-    write_json(
-        writer.folder / "grouping.json",
-        {
-            "z": grouping.z.tolist(),
-            "servers": grouping.servers.tolist(),
-            "cost_trace": list(grouping.cost_trace),
-            "edge_of": prepared.problem.edge_of.tolist(),
-            "class_counts": prepared.class_counts.tolist(),
-        },
-    )
-    done = status == "complete"
-    tensors = prepared.problem.engine.export(state.models.w[0]) if done else None
-    writer.finish(_summary(prepared, state, status), tensors)
+    return {
+        "z": grouping.z.tolist(),
+        "servers": grouping.servers.tolist(),
+        "cost_trace": list(grouping.cost_trace),
+        "edge_of": prepared.problem.edge_of.tolist(),
+        "class_counts": prepared.class_counts.tolist(),
+    }
 
 
-def _summary(prepared: Prepared, state: State, status: str) -> dict[str, Any]:
-    problem, row = prepared.problem, state.row
+def _summary(problem: Problem, state: State, status: str) -> dict[str, Any]:
+    row, clock = state.row, state.clock
     everyone = one_group(problem)
-    groups: Averaging = state.groups or everyone
+    groups = state.groups or everyone
     val = problem.engine.evaluate(state.models.w[0], "val") if status == "complete" else None
     return {
         "status": status,
@@ -164,10 +175,11 @@ def _summary(prepared: Prepared, state: State, status: str) -> dict[str, Any]:
         "test_accuracy": row.test_accuracy,
         "val_accuracy": val.accuracy if val else None,
         "train_loss": row.train_loss,
-        "seconds": row.seconds,
-        "compute_s": state.clock.compute_s,
-        "group_s": state.clock.group_s,
-        "global_s": state.clock.global_s,
+        "seconds": clock.seconds,
+        "compute_s": clock.compute_s,
+        "group_s": clock.group_s,
+        "global_s": clock.global_s,
+        "grouping_s": clock.grouping_s,
         "d_local": problem.step_s,
         "d_group": groups.transfer.seconds if problem.schedule.tau2 > 1 else None,
         "d_global": everyone.transfer.seconds,
@@ -175,9 +187,7 @@ def _summary(prepared: Prepared, state: State, status: str) -> dict[str, Any]:
         "delta": row.delta,
         "group_sizes": groups.grouping.sizes,
         "bytes_by_tier": row.bytes_by_tier,
-        "n_parameters": prepared.n_parameters,
         "model_bytes": problem.model_bytes,
-        "flops_per_example": prepared.flops_per_example,
     }
 
 
@@ -196,6 +206,13 @@ def _local_steps(config: Config) -> LocalSteps:
     return LocalSteps(c.lr, c.lr_decay, size, c.step_unit, config.seed)
 
 
+def _check_clock(problem: Problem) -> None:
+    if not math.isfinite(problem.steps * (problem.step_s + one_group(problem).transfer.seconds)):
+        raise ConfigError(
+            "simulated times are not finite; raise network.link_mbytes_per_s or compute.gflops"
+        )
+
+
 def _check_device(device: str) -> None:
     import torch
 
@@ -209,4 +226,4 @@ def _check_device(device: str) -> None:
 
 
 def _rng(config: Config, stream: int) -> np.random.Generator:
-    return np.random.default_rng([config.seed, stream])
+    return np.random.default_rng([config.seed, 0, stream])

@@ -77,6 +77,10 @@ class RecordedRun:
     grouping: Json
 
 
+SUMMARY_KEYS = {"status", "steps", "test_accuracy", "seconds", "d_local", "d_group", "d_global"}
+ROW_KEYS = {"t", "seconds", "test_accuracy"}
+
+
 def read_run(folder: Path) -> RecordedRun:
     """Read a run folder; one without a summary (still running, or killed) is an error."""
     try:
@@ -87,25 +91,50 @@ def read_run(folder: Path) -> RecordedRun:
         )
         lines = (folder / ROWS).read_text(encoding="utf-8").splitlines()
         rows = [json.loads(line) for line in lines]
+        known = (
+            SUMMARY_KEYS <= summary.keys()
+            and all(ROW_KEYS <= row.keys() for row in rows)
+            and {"z", "class_counts"} <= grouping.keys()
+            and "versions" in meta
+            and isinstance(config["algorithm"]["name"], str)
+            and isinstance(config["seed"], int)
+        )
     except FileNotFoundError as error:
         missing = Path(str(error.filename)).name
         raise RecordError(f"{folder}: not a finished run, {missing} is missing") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, AttributeError, KeyError, TypeError) as error:
         raise RecordError(f"{folder}: damaged run folder ({error})") from error
+    if not known:
+        raise RecordError(f"{folder}: not written by this version of coterie")
     return RecordedRun(folder, config, meta, rows, summary, grouping)
 
 
-def find_runs(paths: list[Path]) -> list[RecordedRun]:
-    """Read the given run folders, and every one below a folder that is not itself a run."""
+def find_runs(paths: list[Path]) -> tuple[list[RecordedRun], list[str]]:
+    """Read the complete runs among the given folders and those below them.
+
+    Also returns a line about each run left out: unfinished, diverged, interrupted or failed.
+    """
     folders: list[Path] = []
     for path in paths:
         if not path.is_dir():
             raise RecordError(f"{path}: no such folder")
-        found = [path] if (path / ROWS).exists() else sorted(p.parent for p in path.rglob(ROWS))
+        found = sorted(p.parent for p in path.rglob(ROWS))
         if not found:
             raise RecordError(f"{path}: no run in it (a run folder has {ROWS})")
         folders += found
-    return [read_run(folder) for folder in dict.fromkeys(folders)]
+    runs, left_out = [], []
+    for folder in dict.fromkeys(folders):
+        if not (folder / "summary.json").exists():
+            left_out.append(f"{folder}: unfinished")
+            continue
+        run = read_run(folder)
+        if run.summary["status"] == "complete":
+            runs.append(run)
+        else:
+            left_out.append(f"{folder}: {run.summary['status']} after step {run.summary['steps']}")
+    if not runs:
+        raise RecordError(f"no complete run; {left_out[0]}")
+    return runs, left_out
 
 
 def write_json(path: Path, content: object) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from coterie.algorithms import ALGORITHMS
 from coterie.comparison import Block, compare
+from coterie.errors import RecordError
 from coterie.record import RecordedRun, write_atomically
 from coterie.table import COLUMNS, cells, heading
 
@@ -44,7 +45,6 @@ GROUPS_CAPTION = (
 def write_report(runs: Sequence[RecordedRun], path: Path, target: float | None = None) -> None:
     """Write one self-contained HTML page: for every setting the table and the pictures."""
     blocks = compare(runs, target)
-    runs = [run for run in runs if run.summary["status"] == "complete"]
     parts = [f"<h1>Coterie: {len(runs)} runs</h1>"]
     for block, members in zip(blocks, _members(runs, blocks), strict=True):
         parts += [f"<h2>{html.escape(heading(block))}</h2>", _table(block)]
@@ -64,8 +64,7 @@ def write_report(runs: Sequence[RecordedRun], path: Path, target: float | None =
         "<meta name='viewport' content='width=device-width, initial-scale=1'>"
         f"<title>Coterie report</title><style>{STYLE}</style>{''.join(parts)}</html>"
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, page.encode())
+    _write(path, page.encode())
 
 
 def write_picture(runs: Sequence[RecordedRun], path: Path) -> None:
@@ -74,7 +73,15 @@ def write_picture(runs: Sequence[RecordedRun], path: Path) -> None:
     figure, axes = _canvas(len(blocks))
     for row, block, members in zip(axes, blocks, _members(runs, blocks), strict=True):
         _draw_accuracy(row, members, heading(block))
-    write_atomically(path, _png(figure))
+    _write(path, _png(figure))
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, content)
+    except OSError as error:
+        raise RecordError(f"{path}: cannot be written ({error.strerror})") from error
 
 
 def accuracy_figure(runs: Sequence[RecordedRun]) -> Any:
@@ -140,7 +147,7 @@ def _draw_accuracy(axes: Any, runs: Sequence[RecordedRun], title: str) -> None:
             [
                 (r["seconds"], r["t"], r["test_accuracy"])
                 for r in run.rows
-                if r["t"] and r["test_accuracy"]
+                if r["t"] and r["test_accuracy"] is not None
             ]
             for run in by_name[name]
         ]

@@ -1,5 +1,6 @@
 """Algorithm 1: advance to the next aggregation, average, let the clock move, and plan once."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -8,11 +9,14 @@ import numpy as np
 from coterie.clock import Clock
 from coterie.costs import Floats, Ints, divergence
 from coterie.engine import Engine, Gradients, Models
-from coterie.errors import TrainingError
+from coterie.errors import DivergenceError
 from coterie.grouping import Evidence, Grouping, Planner, check_grouping
 from coterie.grouping.baselines import single
 from coterie.network import Network, Transfer
 from coterie.schedule import Event, Schedule
+
+# Streams of the seed are (seed, 0, number); a node's batches at step t >= 1 are (seed, t, node).
+PLAN_STREAM = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +114,7 @@ def _start(problem: Problem) -> State:
 
 
 def _plan(problem: Problem, gram: Floats) -> Averaging:
-    rng = np.random.default_rng([problem.seed, 1])
+    rng = np.random.default_rng([problem.seed, 0, PLAN_STREAM])
     grouping = problem.planner(_evidence(problem, gram), rng)
     return _averaging(problem, check_grouping(grouping, len(problem.p)))
 
@@ -138,9 +142,13 @@ def _gradients(problem: Problem, models: Models, t: int) -> Gradients:
     found = problem.engine.gradients(models.w[0])
     bad = found.losses[~np.isfinite(found.losses)]
     if len(bad) or not np.isfinite(found.gram).all():
-        what = f"loss is {bad[0]}" if len(bad) else "gradient is not finite"
-        raise TrainingError(f"the {what} after step {t}; lower train.lr")
+        _diverged(f"loss is {bad[0]}" if len(bad) else "gradient is not finite", t)
     return found
+
+
+def _diverged(what: str, t: int) -> None:
+    where = f"after step {t}; lower train.lr" if t else "at the start; mend the model's weights"
+    raise DivergenceError(f"the {what} {where}")
 
 
 def _row(
@@ -160,6 +168,8 @@ def _row(
         found = found or _gradients(problem, models, t)
         loss = float(problem.p @ found.losses)
         score = problem.engine.evaluate(models.w[0], "test")
+        if not math.isfinite(score.loss):
+            _diverged(f"loss is {score.loss}", t)
         if groups is not None:
             apart = divergence(found.gram, problem.p, groups.grouping.z)
     return Row(

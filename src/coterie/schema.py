@@ -107,7 +107,7 @@ def _checked(key: str, value: object, hint: Any, meta: Mapping[str, Any]) -> obj
             own = " (or your own, 'package.module:function')" if meta["paths"] else ""
             raise ConfigError(unknown(key, value, meta["choices"]) + own)
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        if not math.isfinite(value):
+        if isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"{key} must be finite, got {value}")
         for rule, bound in meta["bounds"].items():
             sign, holds = BOUNDS[rule]
@@ -126,7 +126,7 @@ def _typed(key: str, value: object, hint: Any) -> object:
     if type(value) in options:
         return value
     if type(value) is int and float in options:
-        return float(value)
+        return float(value) if abs(value) < 2**1023 else math.inf
     plain = [TYPE_NAMES[o] for o in options if o in TYPE_NAMES]
     if words and isinstance(value, str) and not plain:
         raise ConfigError(unknown(key, value, words))

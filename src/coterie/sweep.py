@@ -5,14 +5,18 @@ The record is the only channel: a worker writes its run folder, and progress is 
 
 import json
 import multiprocessing
+import os
+import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
 from coterie.config import Config, flat
-from coterie.errors import CoterieError, RecordError
+from coterie.errors import CoterieError
 from coterie.experiment import execute, load_dataset
 from coterie.record import ROWS
 from coterie.run import State
@@ -66,9 +70,6 @@ def varying(configs: list[Config]) -> list[str]:
 
 def run_jobs(jobs: list[Job], workers: int, on_row: OnRow) -> None:
     """Run all jobs; one that fails does not stop the others, and is told of at the end."""
-    for job in jobs:
-        if (job.folder / ROWS).exists():
-            raise RecordError(f"{job.folder} already holds a run; choose another --out")
     here = workers == 1 or len(jobs) == 1
     failed = _run_here(jobs, on_row) if here else _run_in_workers(jobs, workers, on_row)
     if failed:
@@ -100,8 +101,11 @@ def _run_here(jobs: list[Job], on_row: OnRow) -> dict[str, CoterieError]:
 def _run_in_workers(jobs: list[Job], workers: int, on_row: OnRow) -> dict[str, CoterieError]:
     failed: dict[str, CoterieError] = {}
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(workers, len(jobs)), mp_context=context) as pool:
-        futures = {pool.submit(execute, job.config, job.folder): job for job in jobs}
+    stop = context.Event()
+    with ProcessPoolExecutor(
+        min(workers, len(jobs)), context, initializer=_enter_worker, initargs=(stop, os.getpid())
+    ) as pool:
+        futures = {pool.submit(_work, job): job for job in jobs}
         tails = {job.label: _tail(job.folder / ROWS) for job in jobs}
         pending = set(futures)
         try:
@@ -115,10 +119,34 @@ def _run_in_workers(jobs: list[Job], workers: int, on_row: OnRow) -> dict[str, C
                         future.result()
                     except CoterieError as error:
                         failed[futures[future].label] = error
-        except BaseException:  # Ctrl-C or a bug: let the running ones end, start no other
+        except BaseException:
+            stop.set()  # what runs ends after its step, what waits does not start
             pool.shutdown(wait=True, cancel_futures=True)
             raise
     return failed
+
+
+_should_stop: Callable[[], bool] = bool  # set once in a worker process, before its first job
+
+
+def _enter_worker(stop: Event, parent: int) -> None:
+    """Leave Ctrl-C to the parent, and stop when it says so or is gone."""
+    global _should_stop  # noqa: PLW0603
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _should_stop = lambda: stop.is_set() or os.getppid() != parent  # noqa: E731
+
+
+def _work(job: Job) -> None:
+    """Run a job in a worker process."""
+
+    def check(_: State) -> None:
+        if _should_stop():
+            raise KeyboardInterrupt
+
+    if not _should_stop():
+        with suppress(KeyboardInterrupt):
+            execute(job.config, job.folder, on_state=check)
 
 
 def _tail(path: Path) -> Tail:
@@ -139,7 +167,7 @@ def _tail(path: Path) -> Tail:
 def free_folder(wanted: Path) -> Path:
     """Return the folder, or wanted-2, wanted-3 ... if it is taken."""
     folder, number = wanted, 2
-    while folder.exists() and any(folder.iterdir()):
+    while folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         folder = wanted.with_name(f"{wanted.name}-{number}")
         number += 1
     return folder

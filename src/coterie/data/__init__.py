@@ -57,6 +57,8 @@ def split(y: NDArray[np.int64], rng: np.random.Generator) -> Split:
         for part, piece in zip(parts, np.split(members, cuts), strict=True):
             part.append(piece)
     train, val, test = (np.sort(np.concatenate(part)) for part in parts)
+    if not (len(train) and len(val) and len(test)):
+        raise DataError(f"{len(y)} examples are too few to split 3:1:1 within every class")
     return Split(train, val, test)
 
 
@@ -69,6 +71,9 @@ def read_idx_folder(folder: Path, name: str = "mnist-f") -> Dataset:
         if x.ndim != 3 or y.ndim != 1 or len(x) != len(y):
             raise DataError(f"{folder}: {part} has images {x.shape} but labels {y.shape}")
         pairs.append((x, y))
+    if not all(len(x) for x, _ in pairs) or pairs[0][0].shape[1:] != pairs[1][0].shape[1:]:
+        shapes = " and ".join(str(x.shape) for x, _ in pairs)
+        raise DataError(f"{folder}: train and t10k must hold images of one size, got {shapes}")
     images = np.concatenate([x for x, _ in pairs])[:, None]
     labels = np.concatenate([y for _, y in pairs]).astype(np.int64)
     return Dataset(name, images, labels, int(labels.max()) + 1)
@@ -81,7 +86,9 @@ def _find(folder: Path, stem: str) -> Path:
     raise DataError(f"{folder}: no {stem}[.gz] there")
 
 
-def _embedded(_: Path | None) -> Dataset:
+def _embedded(path: Path | None) -> Dataset:
+    if path:
+        raise DataError(f"mnist-f-mini is embedded and takes no data.path, got {path}")
     try:
         with np.load(EMBEDDED, allow_pickle=False) as arrays:
             x, y = arrays["x"][:, None], arrays["y"].astype(np.int64)

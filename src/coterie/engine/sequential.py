@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from coterie.engine import Floats, Gradients, Ints, LocalSteps, Models, Score
-from coterie.errors import TrainingError
+from coterie.errors import DivergenceError, TrainingError
 from coterie.models.size import state_tensors
 
 CHUNK = 2048  # examples in one forward pass where gradients or scores are summed
@@ -41,6 +41,7 @@ class Sequential:
         self._p: Floats = sizes / sizes.sum()
         self._flat, self._trained = _flatten(self._model)
         self._d_trained = sum(w.numel() for w in self._trained)
+        self._counters = [(b, b.clone()) for b in model.buffers() if not b.is_floating_point()]
         self._w0 = self._flat.clone()
 
     def initial(self) -> Models:
@@ -51,32 +52,36 @@ class Sequential:
         """Take local steps start+1 .. stop on every node, then average by z, weighted by data."""
         K = int(z.max()) + 1
         mass = np.bincount(z, weights=self._p)
-        means = torch.zeros(K, len(self._flat), dtype=torch.float64, device=self._device)
+        means = torch.zeros(K, len(self._flat), dtype=torch.float64)  # on the CPU: MPS has none
         self._model.train()
-        with torch.random.fork_rng(devices=[]):  # dropout draws from its own stream per step
+        cuda = [torch.cuda.current_device()] if self._device.type == "cuda" else []
+        with torch.random.fork_rng(devices=cuda):  # dropout draws from its own stream per step
             for i, k in enumerate(z):
-                self._flat.copy_(models.w[models.of_node[i]])
+                self._load(models.w[models.of_node[i]])
                 for t in range(start + 1, stop + 1):
                     self._local_step(i, t)
-                means[k].add_(self._flat.double(), alpha=float(self._p[i] / mass[k]))
-        return Models(means.float(), z)
+                means[k].add_(self._flat.cpu().double(), alpha=float(self._p[i] / mass[k]))
+        return Models(means.float().to(self._device), z)
 
     def gradients(self, w: Tensor) -> Gradients:
-        """Compute every node's full-data loss and gradient at w."""
+        """Compute every node's full-data loss and gradient at w.
+
+        In evaluation mode, so that they are functions of w alone: no dropout, and batch norm with
+        its running statistics.
+        """
         n = len(self._nodes)
         grads = torch.empty(n, self._d_trained, device=self._device)  # [n, d]
         losses = np.empty(n)
-        self._model.train()
+        self._load(w)
+        self._model.eval()
         for i, (x, y) in enumerate(self._nodes):
-            self._flat.copy_(w)
             losses[i], grads[i] = self._full_gradient(x, y)
-        self._flat.copy_(w)
         return Gradients(losses, centred_gram(grads, self._p))
 
     @torch.inference_mode()
     def evaluate(self, w: Tensor, part: Literal["val", "test"]) -> Score:
         """Score the model w on held-out examples."""
-        self._flat.copy_(w)
+        self._load(w)
         self._model.eval()
         x, y = self._held_out[part]
         loss, right = 0.0, 0
@@ -88,7 +93,7 @@ class Sequential:
 
     def export(self, w: Tensor) -> dict[str, Tensor]:
         """Return the model w as named tensors."""
-        self._flat.copy_(w)
+        self._load(w)
         return {k: v.detach().cpu().clone() for k, v in self._model.state_dict().items()}
 
     def _local_step(self, i: int, t: int) -> None:
@@ -98,16 +103,32 @@ class Sequential:
         self._seed_dropout((self._steps.seed * 1_000_003 + t) * 1_000_003 + i)
         for batch in self._steps.batches(t, i, len(y)):
             xs, ys = (x, y) if batch is None else (x[batch], y[batch])
-            loss = cross_entropy(self._model(xs), ys)
-            if not math.isfinite(loss.item()):
+            try:
+                loss = cross_entropy(self._model(xs), ys)
+            except (RuntimeError, ValueError) as error:
+                reason = str(error).strip().partition("\n")[0]
                 raise TrainingError(
+                    f"the model failed at step {t} on node {i} with a batch of {len(ys)}: {reason}"
+                ) from error
+            if not math.isfinite(loss.item()):
+                raise DivergenceError(
                     f"the loss is {loss.item()} at step {t} on node {i}; lower train.lr "
                     f"(now {self._steps.lr:g})"
                 )
-            grads = torch.autograd.grad(loss, self._trained)
+            grads = self._gradient(loss)
             with torch.no_grad():
                 for w, g in zip(self._trained, grads, strict=True):
                     w.sub_(g, alpha=lr)
+
+    def _gradient(self, loss: Tensor) -> tuple[Tensor, ...]:
+        """Gradient of the trained parameters; zero for one that the loss does not depend on."""
+        return torch.autograd.grad(loss, self._trained, allow_unused=True, materialize_grads=True)
+
+    def _load(self, w: Tensor) -> None:
+        """Make w the module's state; whole-number buffers, such as counters, start over."""
+        self._flat.copy_(w)
+        for buffer, initial in self._counters:
+            buffer.copy_(initial)
 
     def _seed_dropout(self, seed: int) -> None:
         """Restart the stream of random layers; on a CPU far cheaper than torch.manual_seed."""
@@ -122,8 +143,7 @@ class Sequential:
         loss_sum = 0.0
         for xs, ys in zip(torch.split(x, CHUNK), torch.split(y, CHUNK), strict=True):
             loss = cross_entropy(self._model(xs), ys, reduction="sum")
-            grads = torch.autograd.grad(loss, self._trained)
-            total += torch.cat([g.reshape(-1) for g in grads])
+            total += torch.cat([g.reshape(-1) for g in self._gradient(loss)])
             loss_sum += loss.item()
         return loss_sum / len(y), total / len(y)
 

@@ -67,11 +67,18 @@ def with_servers(z: Ints, evidence: Evidence, cost_trace: tuple[float, ...] = ()
     return Grouping(z, servers, cost_trace)
 
 
-def check_grouping(grouping: Grouping, n: int) -> Grouping:
+def check_grouping(grouping: object, n: int) -> Grouping:
     """Reject a planner's answer that is not a grouping of n nodes."""
-    z, servers = grouping.z, grouping.servers
+    if not isinstance(grouping, Grouping):
+        found = type(grouping).__name__
+        raise GroupingError(f"a planner must return a coterie.Grouping, got {found}")
+    z, servers = np.asarray(grouping.z), np.asarray(grouping.servers)
+    if z.dtype.kind not in "iu" or servers.dtype.kind not in "iu":
+        raise GroupingError("a planner must return whole numbers for z and servers")
     if z.shape != (n,) or z.min() < 0 or len(np.unique(z)) != z.max() + 1:
         raise GroupingError(f"a planner must number every one of {n} nodes 0..K-1, none empty")
-    if len(servers) != z.max() + 1 or not (z[servers] == np.arange(len(servers))).all():
-        raise GroupingError("a planner must name one server in every group")
-    return grouping
+    if servers.shape != (z.max() + 1,) or servers.min() < 0 or servers.max() >= n:
+        raise GroupingError(f"a planner must name one of the {n} nodes as server of every group")
+    if not (z[servers] == np.arange(len(servers))).all():
+        raise GroupingError("a planner must name as server of a group one of its members")
+    return Grouping(z.astype(np.int64), servers.astype(np.int64), grouping.cost_trace)

@@ -46,15 +46,16 @@ def node_grouping(
         if K > n:
             raise GroupingError(f"num_groups must be <= num_nodes, got {K} groups for {n} nodes")
         medoids = rng.choice(n, K, replace=False)
-        if kind == "paper":
-            weights = _normalised(alpha_iid, alpha_comm, *_first_costs(e, medoids))
-        else:
-            weights = _normalised(alpha_iid, alpha_comm, *_mean_costs(e, rng))
-        z = _assign(kind, e, medoids, weights, rng)
+        order = rng.permutation(n)
+        C = _first_costs(e, medoids, order) if kind == "paper" else _mean_costs(e, rng)
+        weights = _normalised(alpha_iid, alpha_comm, *C)
+        z = _assign(kind, e, medoids, weights, order, rng)
         trace = [assignment_cost(kind, e, z, medoids, weights)]
+        C_U = [_first(cost[np.argsort(z, kind="stable")]) for cost in _update_costs(e, z)]
+        update_weights = _normalised(alpha_iid, alpha_comm, *C_U)
         while True:  # until the last Cost_A is steady
-            new_medoids = _update(e, z, alpha_iid, alpha_comm)
-            new_z = _assign(kind, e, new_medoids, weights, rng)
+            new_medoids = _update(e, z, update_weights)
+            new_z = _assign(kind, e, new_medoids, weights, rng.permutation(n), rng)
             cost = assignment_cost(kind, e, new_z, new_medoids, weights)
             if cost >= trace[-1]:
                 return with_servers(z, e, tuple(trace))
@@ -83,16 +84,17 @@ def _assign(
     e: Evidence,
     medoids: Ints,
     weights: Weights,
+    order: Ints,
     rng: np.random.Generator,
 ) -> Ints:
-    """z <- (argmin_k Cost_A(i, k) for all i), node by node in random order, medoids staying."""
+    """z <- (argmin_k Cost_A(i, k) for all i), node by node in the given order, medoids staying."""
     n, K = len(e.p), len(medoids)
     z = np.full(n, -1, dtype=np.int64)
     z[medoids] = np.arange(K)
     mass = e.p[medoids].copy()  # [K]: sum(q_k)
     towards = mass[:, None] * e.gram[medoids]  # [K, n]: G q_k
     square = mass**2 * e.gram[medoids, medoids]  # [K]: q_k' G q_k
-    for i in rng.permutation(n):
+    for i in order:
         if z[i] >= 0:
             continue
         p_i = e.p[i]
@@ -116,14 +118,18 @@ def _argmin(cost: Floats, rng: np.random.Generator) -> int:
     return int(best[0] if len(best) == 1 else rng.choice(best))
 
 
-def _update(e: Evidence, z: Ints, alpha_iid: float, alpha_comm: float) -> Ints:
+def _update(e: Evidence, z: Ints, weights: Weights) -> Ints:
     """Make the medoid of group k argmin_i Cost_U(i, k): near the mean gradient, near its group."""
-    iid = e.p * np.sqrt(np.maximum(np.diag(e.gram), 0.0))
-    together = z[:, None] == z[None, :]
-    comm = (e.hops * together).sum(axis=1).astype(np.float64)
-    cost = _normalised(alpha_iid, alpha_comm, _first(iid), _first(comm))(iid, comm)
+    cost = weights(*_update_costs(e, z))
     groups = [np.flatnonzero(z == k) for k in range(int(z.max()) + 1)]
     return np.array([members[np.argmin(cost[members])] for members in groups], dtype=np.int64)
+
+
+def _update_costs(e: Evidence, z: Ints) -> tuple[Floats, Floats]:
+    """Both parts of Cost_U(i, z_i) for every node (eq:Cost_U)."""
+    iid = e.p * np.sqrt(np.maximum(np.diag(e.gram), 0.0))
+    together = z[:, None] == z[None, :]
+    return iid, (e.hops * together).sum(axis=1).astype(np.float64)
 
 
 def _normalised(alpha_iid: float, alpha_comm: float, C_iid: float, C_comm: float) -> Weights:
@@ -136,9 +142,9 @@ def _first(values: Floats) -> float:
     return float(met[0]) if len(met) else 0.0
 
 
-def _first_costs(e: Evidence, medoids: Ints) -> tuple[float, float]:
-    """Cost_A of the first node that is no medoid, in the first medoid's group."""
-    others = np.setdiff1d(np.arange(len(e.p)), medoids)
+def _first_costs(e: Evidence, medoids: Ints, order: Ints) -> tuple[float, float]:
+    """Cost_A of the first node visited, in the first medoid's group."""
+    others = order[~np.isin(order, medoids)]
     m = medoids[0]
     q_i, q_m = e.p[others], e.p[m]
     square = q_m**2 * e.gram[m, m] + 2 * q_m * q_i * e.gram[m, others]

@@ -46,22 +46,32 @@ def _call(
 
     offered = {"input_shape": input_shape, "n_classes": n_classes}
     asked = inspect.signature(make).parameters
+    takes_all = any(a.kind is inspect.Parameter.VAR_KEYWORD for a in asked.values())
     try:
-        model = make(**{k: v for k, v in offered.items() if k in asked})
-        if not isinstance(model, nn.Module):
-            raise ModelError(f"{name!r} returned {type(model).__name__}, not a torch.nn.Module")
-        training = model.training
+        model = make(**{k: v for k, v in offered.items() if takes_all or k in asked})
+    except Exception as cause:
+        raise ModelError(f"{name!r} cannot be made: {_first_line(cause)}") from cause
+    if not isinstance(model, nn.Module):
+        raise ModelError(f"{name!r} returned {type(model).__name__}, not a torch.nn.Module")
+    training = model.training
+    try:
         with torch.no_grad():
-            shape = tuple(model.eval()(torch.zeros(2, *input_shape)).shape)
-        model.train(training)
-    except (TypeError, RuntimeError) as cause:
-        reason = str(cause).strip().splitlines()[0]
+            scores = model.eval()(torch.zeros(2, *input_shape))
+    except Exception as cause:
+        reason = _first_line(cause)
         raise ModelError(f"{name!r} does not run on inputs {input_shape}: {reason}") from cause
+    model.train(training)
+    shape = tuple(scores.shape) if isinstance(scores, torch.Tensor) else type(scores).__name__
     if shape != (2, n_classes):
         raise ModelError(
             f"{name!r} must return one number per class, [batch, {n_classes}], "
-            f"got {list(shape)} for a batch of 2"
+            f"got {list(shape) if isinstance(shape, tuple) else shape} for a batch of 2"
         )
     if not any(w.requires_grad for w in model.parameters()):
         raise ModelError(f"{name!r} has no parameters to train")
     return model
+
+
+def _first_line(error: Exception) -> str:
+    """Say what went wrong in one line, whatever a user's code raised."""
+    return str(error).strip().partition("\n")[0] or type(error).__name__

@@ -37,9 +37,9 @@ def flops_per_example(model: nn.Module, input_shape: tuple[int, ...]) -> int:
     device = next(model.parameters()).device
     x = torch.zeros(2, *input_shape, device=device, requires_grad=True)
     keep = {k: v.clone() for k, v in model.state_dict().items()}
-    with FlopCounterMode(display=False) as counter:
-        loss = cross_entropy(model(x), torch.zeros(2, dtype=torch.long, device=device))
-        torch.autograd.backward(loss)
+    with torch.random.fork_rng(devices=[]), FlopCounterMode(display=False) as counter:
+        scores = model(x.clone())  # a layer may work in place, which a leaf does not allow
+        torch.autograd.backward(cross_entropy(scores, torch.zeros_like(scores[:, 0]).long()))
     model.load_state_dict(keep)
     model.zero_grad()
     return int(counter.get_total_flops()) // 2
