@@ -2,9 +2,7 @@
 
 import coterie
 
-config = coterie.make_config(
-    {"algorithm": {"name": "fedavg-ic"}, "train": {"steps": 50, "lr": 0.5}}
-)
+config = coterie.make_config({"algorithm": {"name": "fedavg-ic"}, "train": {"lr": 0.5}})
 for state in coterie.simulate(config):
     row = state.row
     if row.test_accuracy is not None:

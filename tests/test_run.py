@@ -132,6 +132,19 @@ def test_the_log_of_a_searched_run_is_algorithm_1() -> None:
     assert [len(s.models.w) for s in states[:4]] == [1, 1, 2, 2]
 
 
+def test_a_planner_that_may_not_see_gradients_sees_none() -> None:
+    seen: list[Evidence] = []
+
+    def spy(evidence: Evidence, rng: np.random.Generator) -> Grouping:
+        seen.append(evidence)
+        return TWO_GROUPS(evidence, rng)
+
+    base = make_problem(NODES, spy, 1, 5, searched=True)
+    list(rounds(Problem(**{**base.__dict__, "shows_gradients": False})))
+    assert len(seen) == 1
+    assert not seen[0].gram.any()
+
+
 def test_the_clock_adds_compute_and_transfers() -> None:
     problem = make_problem(NODES, TWO_GROUPS, tau1=2, tau2=2, steps=4)
     states = list(rounds(problem))

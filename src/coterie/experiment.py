@@ -74,7 +74,8 @@ def prepare(config: Config, dataset: Dataset | None = None) -> Prepared:
     steps = _local_steps(config)
     worked = steps.examples_per_step(part.sizes)
     model_bytes = n_bytes(model)
-    charged = algorithm.iid and search.uses_gradients and config.algorithm.charge_grouping
+    shows_gradients = algorithm.iid and search.uses_gradients
+    charged = shows_gradients and config.algorithm.charge_grouping
     problem = Problem(
         engine=Sequential(
             model,
@@ -98,6 +99,7 @@ def prepare(config: Config, dataset: Dataset | None = None) -> Prepared:
         epochs_per_step=float(worked.sum() / part.sizes.sum()),
         seed=config.seed,
         searched=algorithm.searched,
+        shows_gradients=shows_gradients,
         charged_bytes=4 * n_parameters(model) if charged else 0,
         eval_every=config.train.eval_every,
     )

@@ -36,6 +36,7 @@ class Problem:
     epochs_per_step: float
     seed: int
     searched: bool = False  # plan at the first global mean, on the gradients there
+    shows_gradients: bool = True  # whether the planner sees them
     charged_bytes: int = 0  # what each node uploads for the planner
     eval_every: int = 1  # measure every so many global means
 
@@ -91,7 +92,7 @@ def rounds(problem: Problem, state: State | None = None) -> Iterator[State]:
         groups, found = s.groups, None
         if event is Event.GLOBAL and groups is None:  # lines 13-15
             found = _gradients(problem, models, t)
-            groups = _plan(problem, found.gram)
+            groups = _plan(problem, found.gram if problem.shows_gradients else None)
             clock = clock.after("grouping", 0.0, _evidence_upload(problem, everyone.grouping))
         row = _row(problem, t, event, models, groups, clock, found)
         s = State(t, models, groups, clock, row)
@@ -100,20 +101,19 @@ def rounds(problem: Problem, state: State | None = None) -> Iterator[State]:
 
 def one_group(problem: Problem) -> Averaging:
     """Return the global aggregation: all nodes, with the global server in their middle."""
-    evidence = _evidence(problem, np.zeros((0, 0)))
+    evidence = _evidence(problem, None)
     return _averaging(problem, single(evidence, np.random.default_rng(0)))
 
 
 def _start(problem: Problem) -> State:
     """Lines 1-2: one random model everywhere; groups that need no gradients are planned here."""
     models = problem.engine.initial()
-    n = len(problem.p)
-    groups = None if problem.searched else _plan(problem, np.zeros((n, n)))
+    groups = None if problem.searched else _plan(problem, None)
     row = _row(problem, 0, "start", models, groups, Clock(), None)
     return State(0, models, groups, Clock(), row)
 
 
-def _plan(problem: Problem, gram: Floats) -> Averaging:
+def _plan(problem: Problem, gram: Floats | None) -> Averaging:
     rng = np.random.default_rng([problem.seed, 0, PLAN_STREAM])
     grouping = problem.planner(_evidence(problem, gram), rng)
     return _averaging(problem, check_grouping(grouping, len(problem.p)))
@@ -124,8 +124,9 @@ def _averaging(problem: Problem, grouping: Grouping) -> Averaging:
     return Averaging(grouping, problem.network.aggregation(z, servers, problem.model_bytes))
 
 
-def _evidence(problem: Problem, gram: Floats) -> Evidence:
-    topology = problem.network.topology
+def _evidence(problem: Problem, gram: Floats | None) -> Evidence:
+    topology, n = problem.network.topology, len(problem.p)
+    gram = np.zeros((n, n)) if gram is None else gram
     return Evidence(
         problem.num_groups, problem.p, problem.edge_of, topology.switch_of, topology.hops, gram
     )
