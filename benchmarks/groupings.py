@@ -15,6 +15,7 @@ import numpy as np
 from coterie.config import make_config
 from coterie.costs import divergence
 from coterie.data import load, read_idx_folder
+from coterie.errors import CoterieError
 from coterie.experiment import prepare
 from coterie.grouping import Evidence
 from coterie.grouping.baselines import by_edge
@@ -66,4 +67,7 @@ def line(sizes: str, label: str, evidence: list[Evidence], search: tuple[str, st
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else None)
+    try:
+        main(Path(sys.argv[1]) if len(sys.argv) > 1 else None)
+    except CoterieError as error:
+        sys.exit(f"groupings: {error}")

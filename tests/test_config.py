@@ -29,7 +29,9 @@ EXPERIMENTS = sorted((Path(__file__).parents[1] / "experiments").glob("*.toml"))
         ("num_edge_aggregation=5", "did you mean 'algorithm.tau2'?"),
         ("tau1=5", "unknown setting 'tau1'; did you mean 'algorithm.tau1'?"),
         ("train.learning-rate=1", "did you mean 'train.lr'?"),
-        ("trian.lr=1", "did you mean 'train.lr'?"),
+        ("trian.lr=1", "unknown setting 'trian'; did you mean 'train'?"),
+        ("algorithm.nam=fedavg", "did you mean 'algorithm.name'?"),
+        ("training.lr=1", "unknown setting 'training'; did you mean 'train'?"),
         ("zzzzzz=1", "unknown setting 'zzzzzz'; see 'coterie list settings'"),
         ("network.link_mbytes_per_s=-1", "network.link_mbytes_per_s must be > 0, got -1"),
         ("network.latency_s=-0.1", "network.latency_s must be >= 0, got -0.1"),
@@ -134,8 +136,12 @@ def test_a_file_that_is_no_experiment_is_refused(
 
 
 def test_every_setting_says_what_it_is() -> None:
-    assert all(about for _, _, about in settings())
+    assert all(about for _, _, about, _ in settings())
     assert len(settings()) > 30
+    words = {key: takes for key, _, _, takes in settings()}
+    assert words["partition.spread"] == ("normal", "exponential")
+    assert words["train.batch_size"] == ("auto", "full")
+    assert "fedavg-ic" in words["algorithm.name"]
 
 
 def test_configs_are_frozen() -> None:

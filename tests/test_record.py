@@ -290,10 +290,21 @@ def test_comparing_takes_means_over_seeds_and_pairs_them_with_fedavg(
     assert ic.d_group is not None
 
 
-def test_two_runs_of_one_seed_are_two_runs(runs: list[RecordedRun]) -> None:
-    fedavg = runs[0]
-    (block,) = compare([fedavg, fedavg])
-    assert (block.lines[0].seeds, block.lines[0].reached) == (2, 2)
+def test_a_repeated_run_counts_once(runs: list[RecordedRun]) -> None:
+    once, twice = compare(runs), compare([*runs, *runs])
+    assert once == twice
+
+
+def test_another_grouping_is_a_line_of_its_own_beside_the_same_fedavg(
+    runs: list[RecordedRun], tmp_path: Path
+) -> None:
+    for name in ("fedavg", "fedavg-ic"):
+        config = small(name)
+        other = replace(config.algorithm, grouping="random")
+        execute(replace(config, algorithm=other), tmp_path / name)
+    (block,) = compare([*runs, *find_runs([tmp_path])[0]])
+    lines = {line.algorithm: line.seeds for line in block.lines}
+    assert lines == {"fedavg": 2, "fedavg-ic": 2, "fedavg-ic (random)": 1}
 
 
 def test_an_unreached_target_is_a_dash(runs: list[RecordedRun]) -> None:

@@ -163,7 +163,10 @@ def list_(what: str | None) -> None:
         "models": lambda: {k: about for k, (about, _) in models.MODELS.items()},
         "topologies": lambda: topology.TOPOLOGIES,
         "experiments": lambda: {p.stem: str(p) for p in sorted(_experiments().glob("*.toml"))},
-        "settings": lambda: {k: f"{about} [{v}]" for k, v, about in config.settings()},
+        "settings": lambda: {
+            k: f"{about} [{v}]" + (f": {', '.join(words)}" if words else "")
+            for k, v, about, words in config.settings()
+        },
     }
     if what is not None and what not in tables:
         raise CoterieError(f"nothing called {what!r} to list{did_you_mean(what, tables)}")
@@ -273,7 +276,7 @@ def _print_blocks(runs: "list[RecordedRun]", target: float | None) -> None:
     from rich.table import Table
 
     from coterie.comparison import compare as make_table
-    from coterie.table import COLUMNS, cells, heading
+    from coterie.table import COLUMNS, cells, footing, heading
 
     console = Console(width=None if sys.stdout.isatty() else 120)
     for block in make_table(runs, target):
@@ -291,4 +294,4 @@ def _print_blocks(runs: "list[RecordedRun]", target: float | None) -> None:
         for line in block.lines:
             table.add_row(*cells(line))
         console.print(table)
-        console.print(f"target: {block.target}", style="dim")
+        console.print(footing(block), style="dim", highlight=False)

@@ -5,15 +5,19 @@ from dataclasses import dataclass
 from statistics import mean, stdev
 from typing import Any
 
-from coterie.algorithms import ALGORITHMS
+from coterie.algorithms import ALGORITHMS, Search
 from coterie.record import RecordedRun
 
 BASELINE = "fedavg"
+DEFAULT_GROUPING = Search().method
 
 
 @dataclass(frozen=True)
 class Line:
-    """One algorithm in one setting; means over its seeds, `sd` their standard deviations."""
+    """One algorithm in one setting; means over its seeds, `sd` their standard deviations.
+
+    Seconds throughout, delays too; `group_sizes` are the first seed's.
+    """
 
     algorithm: str
     seeds: int
@@ -62,26 +66,31 @@ def seconds_to(run: RecordedRun, target: float) -> float | None:
     return None
 
 
+def label(run: RecordedRun) -> str:
+    """Name a run's line: the algorithm, and its grouping where that is not the default."""
+    algorithm = run.config["algorithm"]
+    name, grouping = str(algorithm["name"]), algorithm.get("grouping", DEFAULT_GROUPING)
+    grouped = name in ALGORITHMS and ALGORITHMS[name].searched
+    return f"{name} ({grouping})" if grouped and grouping != DEFAULT_GROUPING else name
+
+
 def _setting(run: RecordedRun) -> dict[str, Any]:
-    """Return a run's flat config without what varies inside a block."""
-    table = {
-        f"{section}.{key}": value
-        for section, inner in run.config.items()
-        if isinstance(inner, dict)
-        for key, value in inner.items()
-    }
-    return {k: v for k, v in table.items() if k != "algorithm.name"}
+    """Return a run's settings without what varies inside a block."""
+    table = run.settings
+    return {k: v for k, v in table.items() if k not in ("algorithm.name", "algorithm.grouping")}
 
 
 def _block(told: dict[str, Any], runs: list[RecordedRun], target: float | None) -> Block:
-    by_name: dict[str, list[RecordedRun]] = {}
+    """Make the lines; of runs with the same label and seed, which are equal, the first counts."""
+    by_label: dict[str, dict[int, RecordedRun]] = {}
     for run in runs:
-        by_name.setdefault(run.config["algorithm"]["name"], []).append(run)
-    base = {run.config["seed"]: run for run in by_name.get(BASELINE, [])}
+        by_label.setdefault(label(run), {}).setdefault(run.config["seed"], run)
+    base = by_label.get(BASELINE, {})
     targets = _targets(runs, base, target)
     base_s = {seed: seconds_to(run, targets[seed]) for seed, run in base.items() if targets}
-    order = [*(name for name in ALGORITHMS if name in by_name)]
-    lines = [_line(name, by_name[name], targets, base_s) for name in order]
+    known = list(ALGORITHMS)
+    order = sorted(by_label, key=lambda name: (known.index(name.split(" ")[0]), name))
+    lines = [_line(name, list(by_label[name].values()), targets, base_s) for name in order]
     said = "FedAvg's final accuracy, seed by seed" if targets else "none without a fedavg run"
     return Block(told, f"{target:.1%}" if target is not None else said, lines)
 

@@ -18,7 +18,7 @@ from coterie.data import DATASETS
 from coterie.errors import ConfigError
 from coterie.models import MODELS, REFERENCE_FLOPS
 from coterie.partition import PARTITIONS, diversity
-from coterie.schema import build, leaves, setting
+from coterie.schema import build, leaves, setting, words
 from coterie.topology import TOPOLOGIES
 
 Nested = dict[str, Any]
@@ -228,9 +228,9 @@ def flat(config: Config) -> dict[str, Any]:
     return table
 
 
-def settings() -> list[tuple[str, Any, str]]:
-    """List every key with its default and what it is."""
-    return [(key, f.default, f.metadata["about"]) for key, f in leaves(Config)]
+def settings() -> list[tuple[str, Any, str, tuple[str, ...]]]:
+    """List every key with its default, what it is, and the words it takes."""
+    return [(key, f.default, f.metadata["about"], words(f)) for key, f in leaves(Config)]
 
 
 def _dotted(table: Nested) -> Nested:

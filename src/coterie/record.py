@@ -76,6 +76,12 @@ class RecordedRun:
     summary: Json
     grouping: Json
 
+    @property
+    def settings(self) -> Json:
+        """The config as one level of dotted keys, without the seed."""
+        sections = {name: part for name, part in self.config.items() if isinstance(part, dict)}
+        return {f"{name}.{k}": v for name, part in sections.items() for k, v in part.items()}
+
 
 SUMMARY_KEYS = {"status", "steps", "test_accuracy", "seconds", "d_local", "d_group", "d_global"}
 ROW_KEYS = {"t", "seconds", "test_accuracy"}
@@ -118,12 +124,12 @@ def find_runs(paths: list[Path]) -> tuple[list[RecordedRun], list[str]]:
     for path in paths:
         if not path.is_dir():
             raise RecordError(f"{path}: no such folder")
-        found = sorted(p.parent for p in path.rglob(ROWS))
+        found = [p.parent for p in path.rglob(ROWS)]
         if not found:
             raise RecordError(f"{path}: no run in it (a run folder has {ROWS})")
         folders += found
     runs, left_out = [], []
-    for folder in dict.fromkeys(folders):
+    for folder in sorted(set(folders)):
         if not (folder / "summary.json").exists():
             left_out.append(f"{folder}: unfinished")
             continue

@@ -11,19 +11,23 @@ from typing import Any
 import numpy as np
 
 from coterie.algorithms import ALGORITHMS
-from coterie.comparison import Block, compare
+from coterie.comparison import Block, compare, label
 from coterie.errors import RecordError
 from coterie.record import RecordedRun, write_atomically
-from coterie.table import COLUMNS, cells, heading
+from coterie.table import COLUMNS, cells, footing, heading
 
-# Okabe and Ito's colours, told apart with any colour vision.
-COLOURS = dict(
-    zip(
-        ALGORITHMS,
-        ("#000000", "#E69F00", "#56B4E9", "#009E73", "#D55E00", "#999999"),
-        strict=True,
-    )
-)
+# Okabe and Ito's colours, told apart with any colour vision; more lines than these repeat them.
+PALETTE = ("#000000", "#E69F00", "#56B4E9", "#009E73", "#D55E00", "#999999", "#CC79A7", "#0072B2")
+
+DEFINITIONS = """
+<details><summary>What the columns mean</summary><p><b>accuracy</b>: on the test part,
+at the end. <b>sim s</b>: simulated seconds of the whole run, computation and transfers.
+<b>s to target</b>: simulated seconds until the target accuracy was first measured.
+<b>speed up</b>: FedAvg's time to target over this one's. <b>d_local, d_group,
+d_global</b>: milliseconds of one local step, one group mean, one global mean.
+<b>Delta</b>: how far the groups' gradients are from the whole's at the end; 0 is a
+perfect miniature.</p></details>
+"""
 
 STYLE = """
 :root { color-scheme: light dark; --line: #8884; }
@@ -31,21 +35,22 @@ body { font: 16px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { text-align: right; padding: .3rem .6rem; border-bottom: 1px solid var(--line); }
 th:first-child, td:first-child { text-align: left; }
-.wide { overflow-x: auto; } img { max-width: 100%; background: white; border-radius: 6px; }
+td { white-space: nowrap; } .wide { overflow-x: auto; }
+img { width: 100%; min-width: 700px; background: white; border-radius: 6px; }
 small { opacity: .75; }
 """
 
 
 GROUPS_CAPTION = (
     "<p><b>Who is in the groups.</b> Each class's share in a group over its share in the whole "
-    "(first seed; nodes in brackets): white is like the whole, orange less, purple more.</p>"
+    "(first seed; nodes in brackets): white is like the whole, brown less, purple more.</p>"
 )
 
 
 def write_report(runs: Sequence[RecordedRun], path: Path, target: float | None = None) -> None:
     """Write one self-contained HTML page: for every setting the table and the pictures."""
     blocks = compare(runs, target)
-    parts = [f"<h1>Coterie: {len(runs)} runs</h1>"]
+    parts = [f"<h1>Coterie: {len(runs)} runs</h1>", _shared(runs), DEFINITIONS]
     for block, members in zip(blocks, _members(runs, blocks), strict=True):
         parts += [f"<h2>{html.escape(heading(block))}</h2>", _table(block)]
         parts.append(
@@ -94,12 +99,12 @@ def accuracy_figure(runs: Sequence[RecordedRun]) -> Any:
 def groups_figure(runs: Sequence[RecordedRun]) -> Any:
     """Draw each class's share in every group over its share in the whole, for the first seed.
 
-    White is like the whole; orange is less, down to none; purple is twice as much or more.
+    White is like the whole; brown is less, down to none; purple is twice as much or more.
     """
     from matplotlib.figure import Figure
 
-    first = {run.config["algorithm"]["name"]: run for run in reversed(runs)}
-    shown = [name for name in ALGORITHMS if name in first and max(first[name].grouping["z"]) > 0]
+    first = {name: members[0] for name, members in _by_label(runs).items()}
+    shown = [name for name, run in first.items() if max(run.grouping["z"]) > 0]
     figure = Figure(figsize=(2.6 * max(len(shown), 1), 2.6), layout="constrained")
     for at, name in enumerate(shown):
         grouping = first[name].grouping
@@ -118,16 +123,19 @@ def groups_figure(runs: Sequence[RecordedRun]) -> Any:
     return figure
 
 
+def _by_label(runs: Sequence[RecordedRun]) -> dict[str, list[RecordedRun]]:
+    """Runs of every line, in the order of the table."""
+    known = list(ALGORITHMS)
+    found: dict[str, list[RecordedRun]] = {}
+    for run in sorted(runs, key=lambda r: (known.index(r.config["algorithm"]["name"]), label(r))):
+        found.setdefault(label(run), []).append(run)
+    return found
+
+
 def _members(runs: Sequence[RecordedRun], blocks: list[Block]) -> list[list[RecordedRun]]:
     """Runs of every block, found by the settings that tell the blocks apart."""
-
-    def value(run: RecordedRun, key: str) -> object:
-        section, _, name = key.partition(".")
-        return run.config[section][name]
-
     return [
-        [run for run in runs if all(value(run, k) == v for k, v in block.setting.items())]
-        for block in blocks
+        [run for run in runs if block.setting.items() <= run.settings.items()] for block in blocks
     ]
 
 
@@ -139,30 +147,31 @@ def _canvas(rows: int) -> tuple[Any, Any]:
 
 
 def _draw_accuracy(axes: Any, runs: Sequence[RecordedRun], title: str) -> None:
-    by_name: dict[str, list[RecordedRun]] = {}
-    for run in runs:
-        by_name.setdefault(run.config["algorithm"]["name"], []).append(run)
-    for name in (n for n in ALGORITHMS if n in by_name):
+    for number, (name, members) in enumerate(_by_label(runs).items()):
         measured = [
             [
                 (r["seconds"], r["t"], r["test_accuracy"])
                 for r in run.rows
                 if r["t"] and r["test_accuracy"] is not None
             ]
-            for run in by_name[name]
+            for run in members
         ]
         points = list(zip(*measured, strict=False))  # one entry a measurement, over the seeds
+        colour = PALETTE[number % len(PALETTE)]
+        dash = {"centralized": ":", "fedavg-ic": "--"}.get(name, "-")
         for axis, column in zip(axes, (0, 1), strict=True):
             xs = [mean(point[column] for point in points_at) for points_at in points]
             low, mid, high = (
                 [f([100 * point[2] for point in points_at]) for points_at in points]
                 for f in (min, mean, max)
             )
-            dash = {"centralized": ":", "fedavg-ic": "--"}.get(name, "-")
-            axis.plot(xs, mid, dash, color=COLOURS[name], label=name, linewidth=1.8)
+            axis.plot(xs, mid, dash, color=colour, label=name, linewidth=1.8)
             if len(measured) > 1:
-                axis.fill_between(xs, low, high, color=COLOURS[name], alpha=0.15, linewidth=0)
+                axis.fill_between(xs, low, high, color=colour, alpha=0.15, linewidth=0)
     axes[0].set_xscale("log")
+    axes[0].xaxis.set_major_formatter("{x:g}")
+    axes[0].xaxis.set_minor_formatter(lambda x, _: f"{x:g}" if f"{x:.0e}"[0] in "25" else "")
+    axes[0].tick_params(which="minor", labelsize=8)
     axes[0].set_xlabel("simulated seconds")
     axes[1].set_xlabel("step")
     axes[0].set_ylabel("test accuracy (%)")
@@ -180,7 +189,7 @@ def _png(figure: Any) -> bytes:
 
 def _image(figure: Any, alt: str) -> str:
     data = base64.b64encode(_png(figure)).decode()
-    return f"<p><img alt='{html.escape(alt)}' src='data:image/png;base64,{data}'></p>"
+    return f"<p class='wide'><img alt='{html.escape(alt)}' src='data:image/png;base64,{data}'></p>"
 
 
 def _table(block: Block) -> str:
@@ -189,9 +198,17 @@ def _table(block: Block) -> str:
         "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells(line)) + "</tr>"
         for line in block.lines
     )
-    target = html.escape(block.target)
     table = f"<table><tr>{head}</tr>{rows}</table>"
-    return f"<div class='wide'>{table}</div><small>target: {target}</small>"
+    return f"<div class='wide'>{table}</div><small>{html.escape(footing(block))}</small>"
+
+
+def _shared(runs: Sequence[RecordedRun]) -> str:
+    """Say the settings that all runs have in common."""
+    tables = [run.settings for run in runs]
+    same = {k: v for k, v in tables[0].items() if v != "" and all(t.get(k) == v for t in tables)}
+    said = html.escape(", ".join(f"{k} {v}" for k, v in same.items()))
+    summary = "<summary>Settings of all runs</summary>"
+    return f"<details open>{summary}<small>{said}</small></details>"
 
 
 def _provenance(runs: Sequence[RecordedRun]) -> str:

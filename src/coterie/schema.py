@@ -3,10 +3,11 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import Field, field, fields, is_dataclass
+from difflib import get_close_matches
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from coterie.errors import ConfigError, did_you_mean, unknown
+from coterie.errors import ConfigError, unknown
 
 TYPE_NAMES = {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}
 BOUNDS: dict[str, tuple[str, Callable[[float, float], bool]]] = {
@@ -56,6 +57,14 @@ def leaves(kind: type, prefix: str = "") -> Iterator[tuple[str, Field[Any]]]:
             yield f"{prefix}{f.name}", f
 
 
+def words(f: Field[Any]) -> tuple[str, ...]:
+    """Words that a setting takes besides numbers and paths."""
+    options = get_args(f.type) if get_origin(f.type) in (Union, UnionType) else (f.type,)
+    literal = tuple(w for o in options if get_origin(o) is Literal for w in get_args(o))
+    chosen: tuple[str, ...] = f.metadata["choices"]
+    return chosen or literal
+
+
 def build(root: type, content: Mapping[str, Any]) -> Any:
     """Make a config dataclass out of a nested mapping, checking keys, types and rules."""
     return _build(root, root, content, "")
@@ -78,22 +87,21 @@ def _build(root: type, kind: type, content: Mapping[str, Any], prefix: str) -> A
 
 
 def _unknown_key(root: type, prefix: str, key: str) -> str:
-    """Say what an unknown key may have meant: another name of it, or a key of another section."""
-    names: dict[str, str] = {}
+    """Say what an unknown key may have meant: one of its section first, then one of any other."""
+    inside: dict[str, str] = {}
+    anywhere: dict[str, str] = {}
     for dotted, f in leaves(root):
         for name in (f.name, *f.metadata["also"]):
-            names.setdefault(name.lower(), dotted)
+            anywhere.setdefault(name.lower(), dotted)
+            if prefix and dotted.startswith(prefix):
+                inside.setdefault(name.lower(), dotted)
+    sections = {} if prefix else {f.name: f.name for f in fields(root)}
     plain = key.replace("-", "_").lower()
-    leaf = plain.rpartition(".")[2]
-    if leaf in names and names[leaf] != f"{prefix}{key}":
-        hint = f"; did you mean {names[leaf]!r}?"
-    else:
-        hint = did_you_mean(f"{prefix}{plain}", [*dict.fromkeys(names.values())])
-        if "did you mean" not in hint:
-            hint = did_you_mean(plain, [*names, *(f.name for f in fields(root))])
-    if "did you mean" not in hint:
-        hint = "; see 'coterie list settings'"
-    return f"unknown setting {prefix + key!r}{hint}"
+    for meant in (inside, sections, anywhere):
+        close = [plain] if plain in meant else get_close_matches(plain, meant, n=1)
+        if close:
+            return f"unknown setting {prefix + key!r}; did you mean {meant[close[0]]!r}?"
+    return f"unknown setting {prefix + key!r}; see 'coterie list settings'"
 
 
 def _checked(key: str, value: object, hint: Any, meta: Mapping[str, Any]) -> object:
@@ -120,15 +128,15 @@ def _checked(key: str, value: object, hint: Any, meta: Mapping[str, Any]) -> obj
 def _typed(key: str, value: object, hint: Any) -> object:
     """Return value as the hinted type, or say what was expected."""
     options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    words = [w for o in options if get_origin(o) is Literal for w in get_args(o)]
-    if isinstance(value, str) and value in words:
+    literal = [w for o in options if get_origin(o) is Literal for w in get_args(o)]
+    if isinstance(value, str) and value in literal:
         return value
     if type(value) in options:
         return value
     if type(value) is int and float in options:
         return float(value) if abs(value) < 2**1023 else math.inf
     plain = [TYPE_NAMES[o] for o in options if o in TYPE_NAMES]
-    if words and isinstance(value, str) and not plain:
-        raise ConfigError(unknown(key, value, words))
-    expected = " or ".join([*plain, *(repr(w) for w in words)])
+    if literal and isinstance(value, str) and not plain:
+        raise ConfigError(unknown(key, value, literal))
+    expected = " or ".join([*plain, *(repr(w) for w in literal)])
     raise ConfigError(f"{key} must be {expected}, got {value!r}")

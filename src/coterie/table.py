@@ -38,6 +38,17 @@ def cells(line: Line) -> list[str]:
     ]
 
 
+def footing(block: Block) -> str:
+    """Write what holds for all lines of a block: the target, and what its figures are.
+
+    >>> footing(Block({}, "80.0%", []))
+    'target: 80.0%'
+    """
+    seeds = max((line.seeds for line in block.lines), default=1)
+    over = f"; {seeds} seeds, mean ± SD, group sizes of the first" if seeds > 1 else ""
+    return f"target: {block.target}{over}"
+
+
 def heading(block: Block) -> str:
     """Write what tells a block from the others.
 
