@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch import nn
 
+from coterie.data import load
 from coterie.engine import LocalSteps
 from coterie.engine.sequential import Sequential
 from coterie.errors import ModelError
@@ -92,3 +93,20 @@ def test_running_statistics_are_averaged_like_parameters() -> None:
     means = [x.reshape(len(x), 16).mean(axis=0) / 255 for x, _ in nodes]
     expected = 0.1 * (p[0] * means[0] + p[1] * means[1])
     assert torch.allclose(running, torch.tensor(expected, dtype=torch.float32), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["sr", "2nn", "cnn"])
+def test_every_model_learns_the_embedded_images(name: str) -> None:
+    data = load("mnist-f-mini")
+    nodes = [(data.x[i : i + 40], data.y[i : i + 40]) for i in (0, 40)]
+    torch.manual_seed(0)
+    engine = Sequential(
+        make_model(name, data.input_shape, 10),
+        nodes,
+        {"test": nodes[0], "val": nodes[1]},
+        LocalSteps(0.05, 1, 20, "epoch", 0),
+    )
+    start = engine.initial()
+    after = engine.advance(start, 0, 3, np.zeros(2, dtype=np.int64))
+    assert engine.evaluate(after.w[0], "test").loss < engine.evaluate(start.w[0], "test").loss
+    assert np.isfinite(engine.gradients(after.w[0]).gram).all()
