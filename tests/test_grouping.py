@@ -11,7 +11,7 @@ from coterie.costs import Ints, divergence
 from coterie.errors import GroupingError
 from coterie.grouping import Evidence, Grouping, check_grouping, with_servers
 from coterie.grouping.baselines import at_random, by_edge, single
-from coterie.grouping.medoids import Weights, _assign, assignment_cost, node_grouping
+from coterie.grouping.medoids import Weights, _assign, _update, assignment_cost, node_grouping
 from coterie.topology import jellyfish
 from problems import random_evidence
 
@@ -141,6 +141,20 @@ def _recounted(
     assigned = e.p[trial >= 0].sum()
     total = sum(apart(g) * e.p[g].sum() for g in groups) / assigned
     return weights.iid * float(total) + weights.comm * float(hops)
+
+
+def test_the_medoid_is_the_member_of_least_update_cost() -> None:
+    # A line of four hosts in one group and two in another; Cost_U,iid = p_i |g_i|, and
+    # Cost_U,comm = 12, 8, 8, 12 and 2, 2.
+    hops = 2 * np.abs(np.arange(6)[:, None] - np.arange(6)[None, :])
+    p = np.array([0.1, 0.2, 0.1, 0.1, 0.2, 0.3])
+    gram = np.diag([1.0, 4.0, 9.0, 0.04, 1.0, 0.25])  # |g| = 1, 2, 3, 0.2, 1, 0.5
+    e = Evidence(2, p, np.zeros(6, int), np.arange(6), hops, gram)
+    z = np.array([0, 0, 0, 0, 1, 1])
+    assert _update(e, z, Weights(1.0, 0.0)).tolist() == [3, 5]  # 0.1 0.4 0.3 0.02; 0.2 0.15
+    assert _update(e, z, Weights(0.0, 1.0)).tolist() == [1, 4]  # the first of equals
+    assert _update(e, z, Weights(1.0, 0.01)).tolist() == [3, 5]  # 0.22 0.48 0.38 0.14; 0.22 0.17
+    assert _update(e, z, Weights(1.0, 0.08)).tolist() == [2, 5]  # 1.06 1.04 0.94 0.98; 0.36 0.31
 
 
 def test_more_groups_than_nodes_is_refused() -> None:
