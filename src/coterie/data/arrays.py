@@ -1,0 +1,139 @@
+"""Your own data: an .npz, or a folder of .npy files, with `x`, `y` and, if known, `user`."""
+
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coterie.data.dataset import Dataset, Ints, Values, check_dataset
+from coterie.errors import DataError
+
+NAMES = ("x", "y", "user")
+CHANNELS = (1, 3, 4)
+
+
+def find_arrays(path: Path) -> list[Path]:
+    """Find the one .npz, or x.npy, y.npy and perhaps user.npy in a folder."""
+    if path.is_file():
+        return [path]
+    found = [path / f"{name}.npy" for name in NAMES if (path / f"{name}.npy").is_file()]
+    if {"x", "y"} <= {p.stem for p in found}:
+        return found
+    packed = sorted(path.glob("*.npz"))
+    if len(packed) == 1 and not found:
+        return packed
+    raise DataError(f"{path}: must be an .npz file, or a folder with one or with x.npy and y.npy")
+
+
+def read_arrays(files: list[Path], name: str = "arrays") -> Dataset:
+    """Read x (bytes or floats), y (whole numbers from 0) and user (whole numbers or names)."""
+    found = _read_npz(files[0]) if files[0].suffix != ".npy" else {p.stem: _npy(p) for p in files}
+    where = files[0] if len(files) == 1 else files[0].parent
+    if unknown := sorted(set(found) - set(NAMES)):
+        raise DataError(f"{where}: has {unknown[0]!r}; known are x, y and user")
+    if missing := sorted({"x", "y"} - set(found)):
+        raise DataError(f"{where}: has no {missing[0]!r}")
+    y = _whole(found["y"], f"{where}: y")
+    if y.ndim != 1 or not len(y) or len(y) != len(found["x"]):
+        raise DataError(
+            f"{where}: y must be one number for each example of x, got {list(y.shape)} for x "
+            f"{list(found['x'].shape)}"
+        )
+    n_classes = int(y.max()) + 1
+    if y.min() < 0 or n_classes > len(y):
+        raise DataError(
+            f"{where}: labels must count from 0, got {y.min()} to {y.max()} for {len(y)} examples"
+        )
+    users, names = _users(found["user"], where) if "user" in found else (None, ())
+    read = Dataset(str(where), _values(found["x"], where), y, n_classes, users, names)
+    checked = check_dataset(read)
+    return Dataset(name, checked.x, y, n_classes, users, names)
+
+
+def _values(x: NDArray[Any], where: Path) -> Values:
+    """Return x as bytes or 32-bit floats, images as [N, channels, height, width]."""
+    if x.dtype.kind == "f":
+        x = x.astype(np.float32, copy=False)
+    elif x.dtype != np.uint8:
+        raise DataError(f"{where}: x must be bytes (uint8) or floats, got {x.dtype}")
+    if x.ndim == 4 and x.shape[-1] in CHANNELS and x.shape[1] not in CHANNELS:
+        raise DataError(
+            f"{where}: x looks like [N, height, width, channels], got {list(x.shape)}; store "
+            "x.transpose(0, 3, 1, 2)"
+        )
+    return x[:, None] if x.ndim == 3 else x
+
+
+def _whole(values: NDArray[Any], what: str) -> Ints:
+    if values.dtype.kind not in "iu":
+        raise DataError(f"{what} must be whole numbers, got {values.dtype}")
+    if values.dtype == np.uint64 and values.size and values.max() >= 2**63:
+        raise DataError(f"{what} must be below 2**63, got {values.max()}")
+    return values.astype(np.int64)
+
+
+def _users(values: NDArray[Any], where: Path) -> tuple[Ints, tuple[str, ...]]:
+    if values.dtype.kind not in "iuU" or values.ndim != 1:
+        raise DataError(
+            f"{where}: user must be one whole number or name for each example, got {values.dtype} "
+            f"{list(values.shape)}"
+        )
+    known, numbers = np.unique(values, return_inverse=True)
+    return numbers.astype(np.int64), tuple(str(name) for name in known)
+
+
+def _npy(path: Path) -> NDArray[Any]:
+    with _reading(path):
+        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+        return array
+
+
+def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
+    """Read the arrays of an .npz, each refused if its header claims more than its member holds."""
+    found = {}
+    with _reading(path), zipfile.ZipFile(path) as archive:
+        for member in archive.infolist():
+            with archive.open(member) as file:
+                size = _claimed_bytes(file)
+                room = member.file_size - file.tell()
+            if size != room:
+                raise ValueError(f"{member.filename} claims {size:,} bytes and has {room:,}")
+            with archive.open(member) as file:
+                found[member.filename.removesuffix(".npy")] = np.lib.format.read_array(
+                    file, allow_pickle=False
+                )
+    return found
+
+
+def _claimed_bytes(file: IO[bytes]) -> int:
+    """Read an .npy header and return how many bytes of array must follow."""
+    version = np.lib.format.read_magic(file)
+    if version == (1, 0):
+        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+    elif version == (2, 0):
+        shape, _, dtype = np.lib.format.read_array_header_2_0(file)
+    else:
+        raise ValueError(f"version {version} of .npy is not known")
+    size = int(dtype.itemsize)
+    for length in shape:
+        size *= int(length)
+    return size
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except DataError:
+        raise
+    except (
+        *(OSError, EOFError, ValueError, TypeError, RuntimeError, NotImplementedError),
+        *(zipfile.BadZipFile, zlib.error, MemoryError, OverflowError, KeyError),
+    ) as error:
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise DataError(f"{path}: not arrays as NumPy writes them ({reason})") from error

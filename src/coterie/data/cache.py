@@ -1,0 +1,181 @@
+"""Decoded data kept as memory-mapped arrays, under the sha256 of the files they come from.
+
+    CACHE/NAME/source/            the original files, as fetched or imported
+    CACHE/NAME/decoded/SHA256/    x.npy, y.npy, users.npy, about.json
+    CACHE/NAME/decoded/seen/      what `stat` said of files when they were hashed
+
+Files are hashed again only when their size, time or place has changed.
+"""
+
+import hashlib
+import json
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import platformdirs
+from numpy.typing import NDArray
+
+from coterie.data.dataset import Dataset, Progress, Room, Tick
+from coterie.data.files import file_sha256
+from coterie.errors import DataError
+
+FORM = "coterie decoded 1"  # changes when a reader decodes the same files to other arrays
+ARRAYS = ("x", "y", "users")
+Reader = Callable[[list[Path], Room, Tick], Dataset]
+
+
+def cache_folder() -> Path:
+    """Return $COTERIE_DATA, or coterie's folder where the platform keeps caches."""
+    set_by_user = os.environ.get("COTERIE_DATA")
+    return Path(set_by_user) if set_by_user else platformdirs.user_cache_path("coterie")
+
+
+def load_cached(
+    name: str,
+    top: Path,
+    files: list[Path],
+    read: Reader,
+    progress: Progress,
+    *,
+    remember: bool = True,
+) -> Dataset:
+    """Load what was decoded from these files before, or decode and keep it.
+
+    `remember` that the files were hashed, unless they are about to be moved.
+    """
+    home = cache_folder() / name / "decoded"
+    seen = home / "seen" / _stamp(files) if remember else None
+    key = _content_key(seen, top, files, progress)
+    if (there := _open(home / key)) is not None:
+        return there
+    tick = partial(progress, "decoding")
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(dir=home, prefix=".new-"))
+    except OSError as error:
+        logging.getLogger("coterie").warning(
+            "%s: cannot be written (%s), so %s is decoded anew every time; set $COTERIE_DATA",
+            home,
+            error.strerror,
+            name,
+        )
+        return read(files, np.empty, tick)
+    try:
+        _save(read(files, partial(_room, scratch), tick), scratch)
+        _keep(scratch, home / key)
+    except OSError as error:
+        raise DataError(f"{home}: cannot be written ({error.strerror or error})") from error
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    kept = _open(home / key)
+    assert kept is not None, "what was just written can be read"
+    return kept
+
+
+def _content_key(seen: Path | None, top: Path, files: list[Path], progress: Progress) -> str:
+    """Hash the names and contents of files; those seen before are not read again."""
+    if seen and seen.is_file():
+        key = seen.read_text(encoding="ascii", errors="replace")
+        if len(key) == 64 and set(key) <= set("0123456789abcdef"):
+            return key
+    digest = hashlib.sha256(FORM.encode())
+    for done, path in enumerate(files):
+        progress("hashing", done, len(files))
+        relative = path.relative_to(top).as_posix() if path != top else path.name
+        digest.update(f"\n{file_sha256(path)} {relative}".encode())
+    progress("hashing", len(files), len(files))
+    key = digest.hexdigest()
+    if seen:
+        with suppress(OSError):  # without it the files are only hashed again
+            seen.parent.mkdir(parents=True, exist_ok=True)
+            with _scratch_file(seen) as scratch:
+                scratch.write_text(key, encoding="ascii")
+    return key
+
+
+@contextmanager
+def _scratch_file(target: Path) -> Iterator[Path]:
+    """Give a temporary path beside the target that takes its place at the end, or is removed."""
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=".new-")
+    os.close(handle)
+    try:
+        yield Path(name)
+        Path(name).replace(target)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def _stamp(files: list[Path]) -> str:
+    digest = hashlib.sha256()
+    for path in files:
+        try:
+            s = path.stat()
+        except OSError as error:
+            raise DataError(f"{path}: cannot be read ({error.strerror})") from error
+        digest.update(
+            f"{path.absolute()}\0{s.st_size} {s.st_mtime_ns} {s.st_ctime_ns}\n".encode(
+                errors="surrogateescape"
+            )
+        )
+    return digest.hexdigest()
+
+
+def _room(folder: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    """Make an array on disk for x."""
+    return np.lib.format.open_memmap(folder / "x.npy", mode="w+", dtype=np.uint8, shape=shape)
+
+
+def _save(dataset: Dataset, folder: Path) -> None:
+    if not (folder / "x.npy").exists():  # the reader did not ask for room there
+        np.save(folder / "x.npy", dataset.x)
+    elif isinstance(dataset.x, np.memmap):
+        dataset.x.flush()
+    np.save(folder / "y.npy", dataset.y)
+    if dataset.users is not None:
+        np.save(folder / "users.npy", dataset.users)
+    about = {
+        "form": FORM,
+        "name": dataset.name,
+        "n_classes": dataset.n_classes,
+        "shape": list(dataset.x.shape),
+        "user_names": list(dataset.user_names),
+    }
+    (folder / "about.json").write_text(json.dumps(about), encoding="utf-8")
+
+
+def _keep(scratch: Path, folder: Path) -> None:
+    """Rename a whole folder into place; one that another process put there meanwhile is as good."""
+    for path in scratch.iterdir():
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+    if folder.exists() and _open(folder) is None:
+        shutil.rmtree(folder)
+    try:
+        scratch.rename(folder)
+    except OSError:
+        if _open(folder) is None:
+            raise
+
+
+def _open(folder: Path) -> Dataset | None:
+    """Open a decoded folder, or return None if it is not there or not whole."""
+    try:
+        about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
+        x = np.load(folder / "x.npy", mmap_mode="r", allow_pickle=False)
+        y = np.load(folder / "y.npy", allow_pickle=False)
+        has_users = (folder / "users.npy").is_file()
+        users = np.load(folder / "users.npy", allow_pickle=False) if has_users else None
+        whole = about["form"] == FORM and list(x.shape) == about["shape"] and len(y) == len(x)
+        names = tuple(map(str, about["user_names"]))
+        whole &= users is None or len(users) == len(x)
+        n_classes, name = int(about["n_classes"]), str(about["name"])
+    except (OSError, ValueError, KeyError, TypeError, EOFError):
+        return None
+    return Dataset(name, x, y, n_classes, users, names) if whole else None

@@ -1,0 +1,127 @@
+"""Labelled examples, what may be in them, and the 3:1:1 split into train, validation and test."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coterie.errors import DataError
+
+Ints = NDArray[np.int64]
+Values = NDArray[np.uint8] | NDArray[np.float32]
+Tick = Callable[[int, int], None]  # how much is done, of how much
+Progress = Callable[[str, int, int], None]  # the same, and of what
+Room = Callable[[tuple[int, ...]], NDArray[np.uint8]]  # makes the array for pictures
+
+SPLIT = (3, 1, 1)
+CHUNK = 65_536  # examples looked at together where all are checked
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Examples x [N, ...], labels y [N] in 0..n_classes-1, and where known who each is from.
+
+    Bytes in x are pixels, and models see them divided by 255; floating-point numbers are seen as
+    they are. Images are [N, channels, height, width]. `users` [N] are numbers into `user_names`.
+    """
+
+    name: str
+    x: Values
+    y: Ints
+    n_classes: int
+    users: Ints | None = None
+    user_names: tuple[str, ...] = ()
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of one example; of an image (channels, height, width)."""
+        return tuple(self.x.shape[1:])
+
+    def take(self, examples: Ints) -> "Dataset":
+        """Keep only some examples, in the order given."""
+        users = None if self.users is None else self.users[examples]
+        return replace(self, x=self.x[examples], y=self.y[examples], users=users)
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Example numbers of the three parts; together they are every example once."""
+
+    train: Ints
+    val: Ints
+    test: Ints
+
+
+def split(y: Ints, rng: np.random.Generator) -> Split:
+    """Split examples 3:1:1 within every class, so that each part has the classes' proportions.
+
+    >>> parts = split(np.repeat([0, 1], 10), np.random.default_rng(0))
+    >>> len(parts.train), len(parts.val), len(parts.test)
+    (12, 4, 4)
+    """
+    parts: list[list[Ints]] = [[], [], []]
+    shares = np.cumsum(SPLIT) / sum(SPLIT)
+    for c in np.unique(y):
+        members = rng.permutation(np.flatnonzero(y == c))
+        cuts = np.rint(shares[:-1] * len(members)).astype(int)
+        for part, piece in zip(parts, np.split(members, cuts), strict=True):
+            part.append(piece)
+    train, val, test = (np.sort(np.concatenate(part)) for part in parts)
+    if not (len(train) and len(val) and len(test)):
+        raise DataError(f"{len(y)} examples are too few to split 3:1:1 within every class")
+    return Split(train, val, test)
+
+
+def sample(dataset: Dataset, share: float, rng: np.random.Generator) -> Ints:
+    """Choose a share of the examples; where there are users, whole ones in random order.
+
+    It stops at the number of users that comes nearest to the share.
+
+    >>> x, y, users = np.zeros((4, 1), np.float32), np.zeros(4, int), np.array([0, 1, 1, 1])
+    >>> sample(Dataset("d", x, y, 1, users), 0.5, np.random.default_rng(1)).tolist()
+    [0]
+    """
+    total = len(dataset.y)
+    wanted = max(1, round(share * total))
+    if wanted == total:
+        return np.arange(total)
+    if dataset.users is None:
+        return np.sort(rng.permutation(total)[:wanted])
+    sizes = np.bincount(dataset.users)
+    order = rng.permutation(np.flatnonzero(sizes))
+    nearest = np.argmin(np.abs(np.cumsum(sizes[order]) - wanted))
+    chosen = order[: nearest + 1]
+    return np.flatnonzero(np.isin(dataset.users, chosen))
+
+
+def check_dataset(dataset: Dataset) -> Dataset:
+    """Return a dataset that is what it says, or say what is wrong with it."""
+    x, y, users, name = dataset.x, dataset.y, dataset.users, dataset.name
+    if x.dtype not in (np.uint8, np.float32) or x.ndim < 2 or not x.size:
+        raise DataError(
+            f"{name}: x must be bytes or 32-bit floats [N, ...], got {x.dtype} {list(x.shape)}"
+        )
+    for what, values in (("y", y), ("users", users)):
+        if values is not None and (values.dtype != np.int64 or values.shape != x.shape[:1]):
+            raise DataError(
+                f"{name}: {what} must be {len(x)} whole numbers (int64), one for each example of "
+                f"x, got {values.dtype} {list(values.shape)}"
+            )
+    check_labels(y, dataset.n_classes, name)
+    if users is not None and users.min() < 0:
+        raise DataError(f"{name}: users must be >= 0, got {users.min()}")
+    if x.dtype == np.float32:
+        for start in range(0, len(x), CHUNK):
+            if not np.isfinite(x[start : start + CHUNK]).all():
+                raise DataError(f"{name}: x has values that are not finite numbers")
+    return dataset
+
+
+def check_labels(y: Ints, n_classes: int, where: object) -> None:
+    """Refuse labels outside 0..n_classes-1."""
+    if len(y) and (y.min() < 0 or y.max() >= n_classes):
+        bad = int(np.flatnonzero((y < 0) | (y >= n_classes))[0])
+        raise DataError(
+            f"{where}: labels must be 0 to {n_classes - 1}, got {y[bad]} for example {bad}"
+        )

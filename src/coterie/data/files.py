@@ -1,0 +1,118 @@
+"""Files of a dataset, plain or gzipped, read without trusting what they say of their size."""
+
+import gzip
+import hashlib
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from coterie.errors import DataError
+
+GZIP_MAGIC = b"\x1f\x8b"
+DEFLATE_MOST = 1032  # no deflate stream unpacks to more than this many times its size
+PIECE = 1 << 20
+T = TypeVar("T")
+
+
+def is_gzip(path: Path) -> bool:
+    """Tell a gzipped file by its first two bytes, whatever its name."""
+    return _reading(path, lambda: _first(path, 2)) == GZIP_MAGIC
+
+
+def peek(path: Path, size: int) -> bytes:
+    """Return the first bytes of a file's unpacked content."""
+    if not is_gzip(path):
+        return _reading(path, lambda: _first(path, size))
+
+    def first() -> bytes:
+        with gzip.open(path) as file:
+            return file.read(size)
+
+    return _reading(path, first)
+
+
+def most_bytes(path: Path) -> int:
+    """Return how many bytes the file can unpack to, judging by its size alone."""
+    size = path.stat().st_size
+    return size * DEFLATE_MOST if is_gzip(path) else size
+
+
+def unpacked(path: Path, limit: int) -> bytes:
+    """Read a file, gunzipped if need be; one that holds more than `limit` bytes is refused."""
+    content = at_most(path, limit + 1)
+    if len(content) > limit:
+        raise DataError(f"{path}: holds more than {limit:,} bytes")
+    return content
+
+
+def at_most(path: Path, size: int) -> bytes:
+    """Read no more than so many bytes of a file's unpacked content."""
+    if not is_gzip(path):
+        return _reading(path, lambda: _first(path, size))
+    return _reading(path, lambda: _gunzip(path.read_bytes(), size))
+
+
+def content_sha256(path: Path) -> str:
+    """Hash what a file holds: of a gzipped one the unpacked bytes, so that packing does not matter.
+
+    >>> content_sha256(Path(__file__)) == hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
+    True
+    """
+    digest = hashlib.sha256()
+
+    def read() -> None:
+        with gzip.open(path) if is_gzip(path) else path.open("rb") as file:
+            while piece := file.read(PIECE):
+                digest.update(piece)
+
+    _reading(path, read)
+    return digest.hexdigest()
+
+
+def file_sha256(path: Path) -> str:
+    """Hash the bytes of a file as they are."""
+
+    def read() -> str:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    return _reading(path, read)
+
+
+def find_one(folder: Path, *names: str) -> Path:
+    """Find the one file below a folder that has one of the names; an earlier name goes first."""
+    for name in names:
+        found = sorted(p for p in folder.rglob(name) if p.is_file())
+        if len(found) > 1:
+            raise DataError(f"{folder}: has both {found[0]} and {found[1]}; keep one")
+        if found:
+            return found[0]
+    raise DataError(f"{folder}: no {' or '.join(names)} in it")
+
+
+def _gunzip(raw: bytes, most: int) -> bytes:
+    """Unpack all members of a gzip file, at most so many bytes."""
+    pieces, room = [], most
+    while raw and room > 0:
+        stream = zlib.decompressobj(wbits=31)
+        pieces.append(stream.decompress(raw, room))
+        room -= len(pieces[-1])
+        if not stream.eof and room > 0:
+            raise EOFError("the gzip file is cut off")
+        raw = stream.unused_data.lstrip(b"\0")
+    return b"".join(pieces)
+
+
+def _first(path: Path, size: int) -> bytes:
+    with path.open("rb") as file:
+        return file.read(size)
+
+
+def _reading(path: Path, read: Callable[[], T]) -> T:
+    """Say which file could not be read."""
+    try:
+        return read()
+    except (OSError, EOFError, zlib.error) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise DataError(f"{path}: cannot be read ({reason})") from error

@@ -1,0 +1,114 @@
+"""LEAF's JSON: `users`, `num_samples`, and for each user pictures `x` and labels `y`."""
+
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from coterie.data.dataset import Ints, Tick, check_labels
+from coterie.data.files import unpacked
+from coterie.errors import DataError
+
+MOST_JSON_BYTES = 4 << 30  # LEAF writes FEMNIST in files of about 300 MB
+PIXEL_ERROR = 1e-3  # of a byte
+
+
+class _User(msgspec.Struct, forbid_unknown_fields=True):
+    x: list[list[float]]
+    y: list[int]
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    users: list[str]
+    num_samples: list[int]
+    user_data: dict[str, _User]
+    hierarchies: list[msgspec.Raw] | None = None
+
+
+def find_leaf(folder: Path) -> list[Path]:
+    """Find every .json and .json.gz below a folder, usually in its train and test."""
+    files = sorted(p for p in folder.rglob("*.json*") if p.is_file() and _is_json(p))
+    if not files:
+        raise DataError(f"{folder}: no .json or .json.gz of LEAF's in it")
+    twice = [p for p in files if p.suffix == ".gz" and p.with_suffix("") in files]
+    if twice:
+        raise DataError(f"{twice[0]}: is there unpacked as well; keep one")
+    return files
+
+
+def _is_json(path: Path) -> bool:
+    return path.suffixes[-1:] == [".json"] or path.suffixes[-2:] == [".json", ".gz"]
+
+
+def read_leaf(
+    files: list[Path], n_classes: int, shape: tuple[int, ...], tick: Tick = lambda done, of: None
+) -> tuple[NDArray[np.uint8], Ints, Ints, tuple[str, ...]]:
+    """Read files and pool them: pixels x [N, *shape], y [N], users [N], the users' names.
+
+    A user whose examples are in several files, as in LEAF's train and test, is one user.
+    """
+    xs, ys, owners = [], [], []
+    number_of: dict[str, int] = {}
+    for done, path in enumerate(files):
+        tick(done, len(files))
+        content = _decode(path)
+        for user in content.users:
+            part = content.user_data[user]
+            where = f"{path}: user {user!r}"
+            xs.append(_pixels(part.x, shape, where))
+            ys.append(_labels(part.y, n_classes, where))
+            number = number_of.setdefault(user, len(number_of))
+            owners.append(np.full(len(part.y), number, dtype=np.int64))
+    tick(len(files), len(files))
+    if not sum(len(y) for y in ys):
+        raise DataError(f"{files[0].parent}: the files have no examples")
+    return np.concatenate(xs), np.concatenate(ys), np.concatenate(owners), tuple(number_of)
+
+
+def _decode(path: Path) -> _File:
+    """Parse one file and check that its lists agree."""
+    try:
+        content = msgspec.json.decode(unpacked(path, MOST_JSON_BYTES), type=_File)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise DataError(f"{path}: not a LEAF file ({error})") from error
+    if len(content.users) != len(content.num_samples):
+        raise DataError(
+            f"{path}: {len(content.users)} users but {len(content.num_samples)} num_samples"
+        )
+    if sorted(content.users) != sorted(content.user_data):
+        odd = sorted(set(content.users) ^ set(content.user_data)) or ["one listed twice"]
+        raise DataError(f"{path}: users and user_data differ, first in {odd[0]!r}")
+    for user, claimed in zip(content.users, content.num_samples, strict=True):
+        part = content.user_data[user]
+        if not len(part.x) == len(part.y) == claimed:
+            raise DataError(
+                f"{path}: user {user!r} has num_samples {claimed}, but {len(part.x)} x and "
+                f"{len(part.y)} y"
+            )
+    return content
+
+
+def _pixels(rows: list[list[float]], shape: tuple[int, ...], where: str) -> NDArray[np.uint8]:
+    """Turn rows of k/255 into bytes k."""
+    size = int(np.prod(shape))
+    wrong = next((len(row) for row in rows if len(row) != size), None)
+    if wrong is not None:
+        raise DataError(f"{where} has an x of {wrong} numbers; {size} make {list(shape)}")
+    values = np.array(rows, dtype=np.float64).reshape(-1, *shape) * 255
+    with np.errstate(invalid="ignore"):
+        exact = np.rint(values)
+        fine = (exact >= 0) & (exact <= 255) & (np.abs(values - exact) <= PIXEL_ERROR)
+    if not fine.all():
+        bad = float(values[~fine][0] / 255)
+        raise DataError(f"{where} has a pixel {bad:g}; it must be a byte divided by 255")
+    return exact.astype(np.uint8)
+
+
+def _labels(values: list[int], n_classes: int, where: str) -> Ints:
+    try:
+        y = np.array(values, dtype=np.int64)
+    except OverflowError as error:
+        raise DataError(f"{where}: labels must be 0 to {n_classes - 1} ({error})") from error
+    check_labels(y, n_classes, where)
+    return y

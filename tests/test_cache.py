@@ -1,0 +1,126 @@
+"""Decoded data is kept under the sha256 of what it came from."""
+
+import gzip
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from coterie.data import load
+from coterie.errors import DataError
+from datafiles import leaf_content, tree, write_celeba, write_leaf, write_mnist
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("COTERIE_DATA", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+class Counter:
+    """Counts what is reported as progress."""
+
+    def __init__(self) -> None:
+        self.told: set[str] = set()
+
+    def __call__(self, what: str, done: int, of: int) -> None:
+        self.told.add(what)
+
+
+def test_a_second_load_reads_the_same_arrays_from_a_memory_map(tmp_path: Path) -> None:
+    source = write_celeba(tmp_path / "celeba", {1: 5, 2: 6})
+    first = load("celeba", source)
+    count = Counter()
+    second = load("celeba", source, count)
+    assert not count.told
+    assert isinstance(first.x, np.memmap)
+    assert isinstance(second.x, np.memmap)
+    assert np.array_equal(first.x, second.x)
+    assert np.array_equal(first.y, second.y)
+    assert np.array_equal(first.users, second.users)  # type: ignore[arg-type]
+    assert first.user_names == second.user_names == ("1", "2")
+
+
+def test_files_that_were_touched_are_hashed_again_but_not_decoded(tmp_path: Path) -> None:
+    source = write_mnist(tmp_path / "mnist")
+    load("mnist-o", source)
+    (source / "t10k-labels-idx1-ubyte").touch()
+    count = Counter()
+    load("mnist-o", source, count)
+    assert count.told == {"hashing"}
+
+
+def test_files_that_were_changed_are_decoded_again(tmp_path: Path) -> None:
+    path = write_leaf(tmp_path / "leaf" / "a.json", leaf_content({"u": [1, 2]}))
+    assert load("femnist", path.parent).y.tolist() == [1, 2]
+    write_leaf(path, leaf_content({"u": [3, 4]}))
+    assert load("femnist", path.parent).y.tolist() == [3, 4]
+
+
+def test_a_damaged_cache_is_made_anew(tmp_path: Path, cache: Path) -> None:
+    source = write_mnist(tmp_path / "mnist")
+    good = np.array(load("mnist-o", source).x)
+    (decoded,) = (p for p in (cache / "mnist-o" / "decoded").iterdir() if p.name != "seen")
+    whole = (decoded / "x.npy").read_bytes()
+    (decoded / "x.npy").write_bytes(whole[:5000])
+    assert np.array_equal(load("mnist-o", source).x, good)
+    (decoded / "about.json").write_text("{")
+    assert np.array_equal(load("mnist-o", source).x, good)
+
+
+def test_bad_files_leave_no_trace_of_arrays(tmp_path: Path, cache: Path) -> None:
+    source = write_mnist(tmp_path / "mnist", pack=True)
+    labels = source / "t10k-labels-idx1-ubyte.gz"
+    labels.write_bytes(gzip.compress(gzip.decompress(labels.read_bytes())[:-1]))
+    with pytest.raises(DataError, match="t10k-labels"):
+        load("mnist-o", source)
+    assert not [p for p in tree(cache) if p.endswith(".npy")]
+    broken = write_celeba(tmp_path / "celeba", {1: 5})
+    (broken / "img_align_celeba" / "000004.jpg").write_bytes(b"")
+    with pytest.raises(DataError, match=r"000004\.jpg"):
+        load("celeba", broken)
+    assert not [p for p in tree(cache) if p.endswith(".npy")]
+
+
+def test_a_cache_that_cannot_be_written_is_done_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("COTERIE_DATA", str(tmp_path / "file" / "cache"))
+    source = write_mnist(tmp_path / "mnist")
+    with caplog.at_level(logging.WARNING):
+        assert load("mnist-o", source).x.shape == (70, 1, 28, 28)
+    assert "set $COTERIE_DATA" in caplog.text
+
+
+def test_the_cache_is_where_the_platform_keeps_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    from coterie.data.cache import cache_folder
+
+    monkeypatch.delenv("COTERIE_DATA")
+    assert cache_folder().name == "coterie"
+    assert cache_folder().is_absolute()
+
+
+def test_a_function_of_yours_can_be_the_dataset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my_data.py").write_text(
+        "import numpy as np\n"
+        "import coterie\n"
+        "def make(path=None):\n"
+        "    x = np.zeros((6, 5), np.float32)\n"
+        "    return coterie.Dataset('mine', x, np.arange(6) % 2, 2)\n"
+        "def wrong(): return 3\n"
+        "def broken(): raise ValueError('no\\nsuch file')\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert load("my_data:make").input_shape == (5,)
+    assert load("my_data:make", tmp_path).n_classes == 2
+    for name, says in {
+        "my_data:wrong": r"returned int, not a coterie\.Dataset",
+        "my_data:broken": "cannot be loaded: no$",
+        "my_data:nothing": "has no function 'nothing'",
+    }.items():
+        with pytest.raises(DataError, match=says):
+            load(name)
