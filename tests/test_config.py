@@ -42,7 +42,7 @@ EXPERIMENTS = sorted((Path(__file__).parents[1] / "experiments").glob("*.toml"))
         ("train.batch_size=big", "train.batch_size must be a whole number or 'auto' or 'full'"),
         ("train.device=gpu", "unknown train.device 'gpu'"),
         ("partition.kind=Dht", "did you mean 'Dth'?"),
-        ("partition.kind=dirichlet", "unknown partition 'dirichlet'"),
+        ("partition.kind=dirichlett", "did you mean 'dirichlet'"),
         ("partition.num_edges=200", "num_edges must be <= num_nodes, got 200 edges for 100 nodes"),
         ("model.name=cnnn", "did you mean 'cnn'? (or your own, 'package.module:function')"),
         ("data.name=mnist", "unknown data.name 'mnist'"),
@@ -139,7 +139,7 @@ def test_every_setting_says_what_it_is() -> None:
     assert all(about for _, _, about, _ in settings())
     assert len(settings()) > 30
     words = {key: takes for key, _, _, takes in settings()}
-    assert words["partition.spread"] == ("normal", "exponential")
+    assert words["partition.spread"] == ("normal", "exponential", "lognormal")
     assert words["train.batch_size"] == ("auto", "full")
     assert "fedavg-ic" in words["algorithm.name"]
 

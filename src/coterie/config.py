@@ -17,19 +17,27 @@ from coterie.algorithms import ALGORITHMS, GROUPINGS
 from coterie.data import DATASETS
 from coterie.errors import ConfigError
 from coterie.models import MODELS, REFERENCE_FLOPS
-from coterie.partition import PARTITIONS, diversity
+from coterie.partition import PARTITIONS, partition_name
 from coterie.schema import build, leaves, setting, words
 from coterie.topology import TOPOLOGIES
 
 Nested = dict[str, Any]
+DEFAULT_NODES, DEFAULT_EDGES = 100, 10
 
 
 @dataclass(frozen=True)
 class DataConfig:
     """Which examples."""
 
-    name: str = setting("mnist-f-mini", "dataset", choices=DATASETS, also=("dataset",))
-    path: str = setting("", "folder of the dataset's files; empty: the usual places")
+    name: str = setting(
+        "mnist-f-mini",
+        "dataset, or 'my_pkg.data:load'",
+        choices=DATASETS,
+        paths=True,
+        also=("dataset",),
+    )
+    path: str = setting("", "the dataset's files; empty: where 'coterie data' put them")
+    sample: float = setting(1.0, "share of the data to use, in whole users", above=0, at_most=1)
 
 
 @dataclass(frozen=True)
@@ -37,14 +45,36 @@ class PartitionConfig:
     """Which node holds what, under which network edge."""
 
     kind: str = setting(
-        "Dtt", "class diversity per node and edge", choices=PARTITIONS, explain=diversity
+        "Dtt",
+        "how examples are dealt; flwr-datasets' names work too",
+        choices=PARTITIONS,
+        canon=partition_name,
     )
-    num_nodes: int = setting(
-        100, "devices", at_least=1, also=("num_clients", "total_clients", "num_supernodes")
+    num_nodes: int | Literal["auto"] = setting(
+        "auto",
+        "devices; auto: 100, or each user of 'natural', or as the file says",
+        at_least=1,
+        also=("num_clients", "total_clients", "num_supernodes", "num_partitions"),
     )
-    num_edges: int = setting(10, "network edges", at_least=1, also=("total_silos",))
-    spread: Literal["normal", "exponential"] = setting("normal", "how counts vary")
-    sd: float = setting(1.0, "standard deviation of the counts", at_least=0)
+    num_edges: int | Literal["auto"] = setting(
+        "auto", "network edges; auto: 10, or as the file says", at_least=1, also=("total_silos",)
+    )
+    placement: Literal["paper", "random", "by_similarity"] = setting(
+        "paper", "which nodes sit under the same edge"
+    )
+    alpha: float = setting(0.5, "dirichlet: small is uneven", above=0)
+    min_partition_size: int = setting(1, "dirichlet: examples of the smallest node", at_least=1)
+    shards_per_node: int = setting(
+        2, "shards of each node", at_least=1, also=("num_shards_per_partition",)
+    )
+    classes_per_node: int = setting(
+        2, "pathological: classes of each node", at_least=1, also=("num_classes_per_partition",)
+    )
+    spread: Literal["normal", "exponential", "lognormal"] = setting("normal", "how counts vary")
+    sd: float = setting(
+        1.0, "standard deviation of the counts (lognormal: of their log)", at_least=0
+    )
+    file: str = setting("", "your own partition: a CSV or Parquet of example, node, edge")
 
 
 @dataclass(frozen=True)
@@ -255,17 +285,17 @@ def _with(content: Nested, dotted: str, value: object) -> Nested:
 
 def _resolve(config: Config) -> Config:
     """Check what concerns several settings together, and fill in what "auto" stands for."""
+    config = replace(config, partition=_counted(config.partition))
     part, algorithm = config.partition, config.algorithm
-    if part.num_edges > part.num_nodes:
+    n, edges = part.num_nodes, part.num_edges
+    if n != "auto" and edges != "auto" and edges > n:
         raise ConfigError(
-            f"partition.num_edges must be <= num_nodes, got {part.num_edges} edges for "
-            f"{part.num_nodes} nodes"
+            f"partition.num_edges must be <= num_nodes, got {edges} edges for {n} nodes"
         )
-    if ALGORITHMS[algorithm.name].searched and algorithm.num_groups > part.num_nodes:
-        raise ConfigError(
-            f"algorithm.num_groups must be <= num_nodes, got {algorithm.num_groups} groups for "
-            f"{part.num_nodes} nodes"
-        )
+    if ALGORITHMS[algorithm.name].searched and n != "auto":
+        check_num_groups(algorithm.num_groups, n)
+    if part.file and part.kind != "file":
+        raise ConfigError(f"partition.file is read with kind = 'file' only, got {part.kind!r}")
     if config.compute.flops == "reference" and config.model.name not in REFERENCE_FLOPS:
         raise ConfigError(
             f"compute.flops 'reference' is known for {', '.join(REFERENCE_FLOPS)} only, got model "
@@ -275,3 +305,22 @@ def _resolve(config: Config) -> Config:
         size: int | Literal["full"] = "full" if config.model.name == "sr" else 128
         return replace(config, train=replace(config.train, batch_size=size))
     return config
+
+
+def check_num_groups(num_groups: int, num_nodes: int) -> None:
+    """Refuse more groups than nodes."""
+    if num_groups > num_nodes:
+        raise ConfigError(
+            f"algorithm.num_groups must be <= num_nodes, got {num_groups} groups for "
+            f"{num_nodes} nodes"
+        )
+
+
+def _counted(part: PartitionConfig) -> PartitionConfig:
+    """Fill in the numbers of nodes and edges where neither the data nor a file says them."""
+    nodes, edges = part.num_nodes, part.num_edges
+    if nodes == "auto" and not PARTITIONS[part.kind].counts_nodes:
+        nodes = DEFAULT_NODES
+    if edges == "auto" and part.kind != "file":
+        edges = DEFAULT_EDGES
+    return replace(part, num_nodes=nodes, num_edges=edges)

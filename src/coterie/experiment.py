@@ -12,20 +12,22 @@ import numpy as np
 from coterie import data as datasets
 from coterie.algorithms import Search, find_algorithm
 from coterie.clock import step_seconds
-from coterie.config import Config, to_toml
+from coterie.config import Config, check_num_groups, to_toml
 from coterie.costs import Ints
-from coterie.data import Dataset
+from coterie.data import Dataset, Split
+from coterie.data.dataset import Progress
 from coterie.engine import LocalSteps
 from coterie.errors import ConfigError, DivergenceError
 from coterie.models import REFERENCE_FLOPS, make_model
 from coterie.network import Network
-from coterie.partition import Partition, Spread, make_partition
+from coterie.partition import Examples, Partition, Rule, Spread, make_partition
+from coterie.partition.measure import class_counts
 from coterie.record import RunWriter, write_json
 from coterie.run import Problem, State, one_group, rounds
 from coterie.topology import make_topology
 
 # Streams of the seed, see run.py; the planner's is 1.
-SPLIT_STREAM, PARTITION_STREAM, TOPOLOGY_STREAM = 2, 3, 4
+SPLIT_STREAM, PARTITION_STREAM, TOPOLOGY_STREAM, SAMPLE_STREAM = 2, 3, 4, 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,13 +37,64 @@ class Prepared:
     config: Config
     problem: Problem
     class_counts: Ints  # [n, classes]
+    node_names: tuple[str, ...]
     n_parameters: int
     flops_per_example: int
 
 
-def load_dataset(config: Config) -> Dataset:
+@dataclass(frozen=True, eq=False)
+class Divided:
+    """The examples of a config in their three parts, and the training part on its nodes."""
+
+    dataset: Dataset
+    split: Split
+    partition: Partition
+
+    @property
+    def train_y(self) -> Ints:
+        """Labels of the training examples, which the partition numbers from 0."""
+        return self.dataset.y[self.split.train]
+
+
+def load_dataset(config: Config, progress: Progress = lambda what, done, of: None) -> Dataset:
     """Load the dataset that a config names."""
-    return datasets.load(config.data.name, Path(config.data.path) if config.data.path else None)
+    path = Path(config.data.path) if config.data.path else None
+    return datasets.load(config.data.name, path, progress)
+
+
+def divide(config: Config, dataset: Dataset, *, pooled: bool = False) -> Divided:
+    """Take the sample, split it 3:1:1, and deal the training part to nodes, or pool it on one."""
+    chosen = datasets.sample(dataset, config.data.sample, _rng(config, SAMPLE_STREAM))
+    if len(chosen) < len(dataset.y):
+        dataset = dataset.take(chosen)
+    split = datasets.split(dataset.y, _rng(config, SPLIT_STREAM))
+    y = dataset.y[split.train]
+    if pooled:
+        whole = Partition((np.arange(len(y)),), np.zeros(1, dtype=np.int64))
+        return Divided(dataset, split, whole)
+    users = None if dataset.users is None else dataset.users[split.train]
+    examples = Examples(y, users, dataset.user_names, chosen[split.train])
+    return Divided(
+        dataset,
+        split,
+        make_partition(_rule(config), examples, _rng(config, PARTITION_STREAM)),
+    )
+
+
+def _rule(config: Config) -> Rule:
+    c = config.partition
+    return Rule(
+        kind=c.kind,
+        num_nodes=None if c.num_nodes == "auto" else c.num_nodes,
+        num_edges=None if c.num_edges == "auto" else c.num_edges,
+        alpha=c.alpha,
+        min_partition_size=c.min_partition_size,
+        shards_per_node=c.shards_per_node,
+        classes_per_node=c.classes_per_node,
+        spread=Spread(c.spread, c.sd),
+        placement=c.placement,
+        file=c.file,
+    )
 
 
 def prepare(config: Config, dataset: Dataset | None = None) -> Prepared:
@@ -59,9 +112,11 @@ def prepare(config: Config, dataset: Dataset | None = None) -> Prepared:
         config.algorithm.grouping, config.algorithm.alpha_iid, config.algorithm.alpha_comm
     )
     planner = algorithm.planner(search)
-    split = datasets.split(dataset.y, _rng(config, SPLIT_STREAM))
-    x, y = dataset.x[split.train], dataset.y[split.train]
-    part = _partition(config, y, pooled=algorithm.pooled)
+    divided = divide(config, dataset, pooled=algorithm.pooled)
+    dataset, split, part = divided.dataset, divided.split, divided.partition
+    if algorithm.searched:
+        check_num_groups(config.algorithm.num_groups, len(part.indices))
+    x, y = dataset.x[split.train], divided.train_y
     topology = make_topology(
         config.network.topology, part.edge_of, config.network.degree, _rng(config, TOPOLOGY_STREAM)
     )
@@ -104,8 +159,8 @@ def prepare(config: Config, dataset: Dataset | None = None) -> Prepared:
         eval_every=config.train.eval_every,
     )
     _check_clock(problem)
-    counts = [np.bincount(y[i], minlength=dataset.n_classes) for i in part.indices]
-    return Prepared(config, problem, np.array(counts), n_parameters(model), flops)
+    counts = class_counts(part, y, dataset.n_classes)
+    return Prepared(config, problem, counts, part.names, n_parameters(model), flops)
 
 
 def simulate(config: Config) -> Iterator[State]:
@@ -163,6 +218,7 @@ def _grouping(prepared: Prepared, state: State) -> dict[str, Any]:
         "cost_trace": list(grouping.cost_trace),
         "edge_of": prepared.problem.edge_of.tolist(),
         "class_counts": prepared.class_counts.tolist(),
+        "nodes": list(prepared.node_names),
     }
 
 
@@ -191,15 +247,6 @@ def _summary(problem: Problem, state: State, status: str) -> dict[str, Any]:
         "bytes_by_tier": row.bytes_by_tier,
         "model_bytes": problem.model_bytes,
     }
-
-
-def _partition(config: Config, y: Ints, *, pooled: bool) -> Partition:
-    if pooled:
-        return Partition((np.arange(len(y)),), np.zeros(1, dtype=np.int64))
-    c = config.partition
-    return make_partition(
-        c.kind, y, c.num_nodes, c.num_edges, Spread(c.spread, c.sd), _rng(config, PARTITION_STREAM)
-    )
 
 
 def _local_steps(config: Config) -> LocalSteps:

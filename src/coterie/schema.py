@@ -28,12 +28,12 @@ def setting(
     paths: bool = False,
     also: tuple[str, ...] = (),
     way_out: str = "",
-    explain: Callable[[str], object] | None = None,
+    canon: Callable[[str], str] | None = None,
 ) -> Any:
     """Describe a setting: its bounds or choices, its help, and what other projects call it.
 
     `paths` allows an import path besides the choices; `way_out` ends the error of a broken bound;
-    `explain` may raise a better error for a value that is no choice.
+    `canon` turns other names of a choice into it, or says better why it is none.
     """
     meta = {
         "about": about,
@@ -42,7 +42,7 @@ def setting(
         "paths": paths,
         "also": also,
         "way_out": way_out,
-        "explain": explain,
+        "canon": canon,
     }
     return field(default=default, metadata=meta)
 
@@ -109,9 +109,9 @@ def _checked(key: str, value: object, hint: Any, meta: Mapping[str, Any]) -> obj
     value = _typed(key, value, hint)
     if isinstance(value, str):
         is_path = meta["paths"] and ":" in value
+        if meta["canon"]:
+            value = str(meta["canon"](value))
         if meta["choices"] and value not in meta["choices"] and not is_path:
-            if meta["explain"]:
-                meta["explain"](value)
             own = " (or your own, 'package.module:function')" if meta["paths"] else ""
             raise ConfigError(unknown(key, value, meta["choices"]) + own)
     elif isinstance(value, int | float) and not isinstance(value, bool):

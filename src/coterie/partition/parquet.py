@@ -1,0 +1,26 @@
+"""Parquet, read with pyarrow: the only file that needs it (`pip install coterie[parquet]`)."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from coterie.errors import PartitionError
+
+
+def read_parquet(path: Path) -> dict[str, Sequence[str]]:
+    """Read every column of a Parquet file as text."""
+    try:
+        import pyarrow as pa
+        from pyarrow import parquet
+    except ImportError as error:
+        raise PartitionError(
+            f"{path}: Parquet needs pyarrow; install coterie[parquet], or use a .csv"
+        ) from error
+    try:
+        table = parquet.read_table(path)
+        if any(column.null_count for column in table.columns):
+            raise PartitionError(f"{path}: has empty values")
+        text = [column.cast(pa.string()).to_pylist() for column in table.columns]
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).partition("\n")[0]
+        raise PartitionError(f"{path}: not a Parquet file of text or numbers ({reason})") from error
+    return dict(zip(table.column_names, text, strict=True))
