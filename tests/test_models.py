@@ -29,6 +29,43 @@ def test_the_papers_models_have_its_parameter_counts(
     assert flops_per_example(model, IMAGE) == flops
 
 
+def test_leafs_celeba_network_has_31202_parameters_which_are_124808_bytes() -> None:
+    model = make_model("celeba-cnn", (3, 84, 84), 2)
+    assert n_parameters(model) == 31_202
+    assert n_bytes(model) == 124_808
+
+
+def test_batch_norm_of_the_celeba_network_uses_the_batch_when_evaluating_too() -> None:
+    model = make_model("celeba-cnn", (3, 84, 84), 2)
+    assert not list(model.buffers())
+    x = torch.rand(6, 3, 84, 84)
+    trained, evaluated = model.train()(x), model.eval()(x)
+    assert torch.equal(trained, evaluated)
+    assert not torch.allclose(evaluated[:2], model(x[:2]), atol=1e-4)
+
+
+def test_averaging_the_celeba_network_averages_scales_and_shifts_and_nothing_else() -> None:
+    rng = np.random.default_rng(0)
+    nodes = [
+        (rng.integers(0, 256, (n, 3, 20, 20), dtype=np.uint8), rng.integers(0, 2, n))
+        for n in (3, 6)
+    ]
+    torch.manual_seed(0)
+    engine = Sequential(
+        make_model("celeba-cnn", (3, 20, 20), 2),
+        nodes,
+        {"test": nodes[0], "val": nodes[1]},
+        LocalSteps(0.1, 1, None, "epoch", 0),
+    )
+    apart = engine.advance(engine.initial(), 0, 1, np.arange(2))
+    mean = engine.advance(engine.initial(), 0, 1, np.zeros(2, dtype=np.int64))
+    weighted = (apart.w[0] * 3 + apart.w[1] * 6) / 9
+    assert torch.allclose(mean.w[0], weighted, atol=1e-6)
+    assert set(engine.export(mean.w[0])) == set(
+        dict(make_model("celeba-cnn", (3, 20, 20), 2).named_parameters())
+    )
+
+
 def test_counting_operations_leaves_the_model_as_it_was() -> None:
     model = nn.Sequential(nn.Flatten(), nn.Linear(16, 3), nn.BatchNorm1d(3))
     before = {k: v.clone() for k, v in model.state_dict().items()}
@@ -95,7 +132,7 @@ def test_running_statistics_are_averaged_like_parameters() -> None:
     assert torch.allclose(running, torch.tensor(expected, dtype=torch.float32), atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["sr", "2nn", "cnn"])
+@pytest.mark.parametrize("name", ["sr", "2nn", "cnn", "celeba-cnn"])
 def test_every_model_learns_the_embedded_images(name: str) -> None:
     data = load("mnist-f-mini")
     nodes = [(data.x[i : i + 40], data.y[i : i + 40]) for i in (0, 40)]

@@ -14,10 +14,10 @@ from coterie.engine import Floats, Gradients, Ints, LocalSteps, Models, Score
 from coterie.errors import DivergenceError, TrainingError
 from coterie.models.size import state_tensors
 
-CHUNK = 2048  # examples in one forward pass where gradients or scores are summed
+CHUNK_VALUES = 2048 * 784  # input values in one forward pass where gradients or scores are summed
 GRAM_COLUMNS = 16_384  # gradient entries multiplied in single precision before a double sum
 
-Arrays = tuple[NDArray[np.uint8], Ints]  # images as bytes, labels
+Arrays = tuple[NDArray[np.uint8] | NDArray[np.float32], Ints]  # pixels or numbers, labels
 
 
 class Sequential:
@@ -67,7 +67,7 @@ class Sequential:
         """Compute every node's full-data loss and gradient at w.
 
         In evaluation mode, so that they are functions of w alone: no dropout, and batch norm with
-        its running statistics.
+        its running statistics if it keeps any, else with those of up to `chunk` examples.
         """
         n = len(self._nodes)
         grads = torch.empty(n, self._d_trained, device=self._device)  # [n, d]
@@ -85,7 +85,8 @@ class Sequential:
         self._model.eval()
         x, y = self._held_out[part]
         loss, right = 0.0, 0
-        for xs, ys in zip(torch.split(x, CHUNK), torch.split(y, CHUNK), strict=True):
+        size = chunk(x)
+        for xs, ys in zip(torch.split(x, size), torch.split(y, size), strict=True):
             scores = self._model(xs)
             loss += float(cross_entropy(scores, ys, reduction="sum"))
             right += int((scores.argmax(dim=1) == ys).sum())
@@ -141,7 +142,8 @@ class Sequential:
         """F_i(w) and its gradient [d] over all examples of a node."""
         total = torch.zeros(self._d_trained, device=self._device)
         loss_sum = 0.0
-        for xs, ys in zip(torch.split(x, CHUNK), torch.split(y, CHUNK), strict=True):
+        size = chunk(x)
+        for xs, ys in zip(torch.split(x, size), torch.split(y, size), strict=True):
             loss = cross_entropy(self._model(xs), ys, reduction="sum")
             total += torch.cat([g.reshape(-1) for g in self._gradient(loss)])
             loss_sum += loss.item()
@@ -149,8 +151,19 @@ class Sequential:
 
     def _tensors(self, arrays: Arrays) -> tuple[Tensor, Tensor]:
         x, y = arrays
-        images = torch.from_numpy(np.ascontiguousarray(x)).to(self._device).float().div_(255)
-        return images, torch.from_numpy(np.ascontiguousarray(y)).to(self._device)
+        values = torch.from_numpy(np.ascontiguousarray(x)).to(self._device)
+        if values.dtype == torch.uint8:
+            values = values.float().div_(255)
+        return values, torch.from_numpy(np.ascontiguousarray(y)).to(self._device)
+
+
+def chunk(x: Tensor) -> int:
+    """Return how many examples of x [N, ...] go through a model at once, to bound its memory.
+
+    >>> chunk(torch.empty(5, 1, 28, 28)), chunk(torch.empty(5, 3, 84, 84))
+    (2048, 75)
+    """
+    return max(1, CHUNK_VALUES // x[0].numel())
 
 
 def centred_gram(grads: Tensor, p: Floats) -> Floats:

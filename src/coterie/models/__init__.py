@@ -18,6 +18,10 @@ MODELS: dict[str, tuple[str, str]] = {
     "sr": ("softmax regression, 7,850 parameters on 28x28", "coterie.models.nets:make_sr"),
     "2nn": ("two hidden layers of 200, 199,210 parameters", "coterie.models.nets:make_2nn"),
     "cnn": ("two 5x5 convolutions of 64, 369,098 parameters", "coterie.models.nets:make_cnn"),
+    "celeba-cnn": (
+        "LEAF's for CelebA: four 3x3 convolutions of 32, 31,202 parameters on 84x84x3",
+        "coterie.models.nets:make_celeba_cnn",
+    ),
 }
 
 # FLOPs per example that the paper's simulator charged, as its profiler reported them: it saw no

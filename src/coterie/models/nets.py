@@ -1,4 +1,4 @@
-"""The paper's three models (appendix C), for images of any size and number of classes."""
+"""The paper's models (appendix C), for images of any size and number of classes."""
 
 from math import prod
 
@@ -45,3 +45,22 @@ def make_cnn(input_shape: tuple[int, ...], n_classes: int) -> nn.Module:
         nn.ReLU(),
         nn.Linear(256, n_classes),
     )
+
+
+def make_celeba_cnn(input_shape: tuple[int, ...], n_classes: int) -> nn.Module:
+    """LEAF's network for CelebA: four times convolution, batch norm, pooling, ReLU; then dense.
+
+    Batch norm has no running statistics: as in LEAF it uses those of the batch, when evaluating
+    too, so that averaging models averages its scales and shifts and nothing else.
+    """
+    channels, height, width = input_shape
+    layers: list[nn.Module] = []
+    for before in (channels, 32, 32, 32):
+        layers += [
+            nn.Conv2d(before, 32, 3, padding=1),  # [B, 32, 84, 84] at first
+            nn.BatchNorm2d(32, eps=1e-3, track_running_stats=False),
+            nn.MaxPool2d(2, ceil_mode=True),  # 84 -> 42 -> 21 -> 11 -> 6
+            nn.ReLU(),
+        ]
+        height, width = (height + 1) // 2, (width + 1) // 2
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(32 * height * width, n_classes))
