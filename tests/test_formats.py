@@ -320,8 +320,8 @@ def test_celeba_in_its_official_layout_is_read_as_leaf_reads_it(tmp_path: Path) 
         ("empty", r"list_attr_celeba\.txt: must begin with a count and 40 names"),
         ("binary", r"identity_CelebA\.txt: not a text file"),
         ("few", "nobody has 5 pictures or more"),
-        ("no list", "no identity_CelebA.txt in it"),
-        ("no folder", "needs one folder img_align_celeba"),
+        ("no list", r"no identity_CelebA\.txt in it"),
+        ("no folder", "no folder img_align_celeba with .jpg files in it"),
     ],
 )
 def test_celeba_that_does_not_fit_together_is_refused(

@@ -1,5 +1,6 @@
 """What `coterie data show` says and draws."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,8 @@ from click.testing import CliRunner
 
 from coterie.cli import main
 from coterie.config import expand
+from coterie.experiment import execute
+from coterie.partition.measure import pooled
 from coterie.survey import Survey, cells, surveys
 
 SWEEP = {
@@ -96,3 +99,13 @@ def test_your_own_data_users_and_partition_go_all_the_way_through_a_run(tmp_path
     grouping = (tmp_path / "r0" / "grouping.json").read_text()
     assert '"device-11"' in grouping
     assert '"14"' in (tmp_path / "r1" / "grouping.json").read_text()
+
+
+def test_the_groups_shown_are_those_of_the_run(tmp_path: Path) -> None:
+    content = {"partition": {"num_nodes": 20, "kind": "Dqh"}, "train": {"steps": 5}}
+    (config,) = expand(content)
+    (shown,) = surveys([config], groups=True, say=lambda what: None)
+    execute(config, tmp_path / "run")
+    grouping = json.loads((tmp_path / "run" / "grouping.json").read_text())
+    counts = pooled(np.array(grouping["class_counts"]), np.array(grouping["z"]))
+    assert np.array_equal(shown.parts[-1].counts, counts)

@@ -29,14 +29,14 @@ def data_commands() -> None:
 @data_commands.command(name="list")
 def list_() -> None:
     """List the datasets that coterie knows, and where each is."""
-    from coterie.data import DATASETS, find_files
+    from coterie.data import DATASETS, find_source
     from coterie.data.cache import cache_folder
     from coterie.errors import DataError
 
     rows = []
     for name, known in DATASETS.items():
         try:
-            where = str(find_files(name)[0])
+            where = str(find_source(name))
         except DataError:
             where = "fetch" if known.web else "import" if known.by_hand else "set data.path"
         rows.append((name, known.about, "embedded" if name == "mnist-f-mini" else where))
@@ -52,15 +52,16 @@ def list_() -> None:
 @click.option("--path", type=click.Path(path_type=Path), help="Its files, if not in the cache.")
 def info(name: str, path: Path | None) -> None:
     """Show a dataset: counts, shapes, label histogram, users, and where its files are."""
-    from coterie.data import DATASETS, find_files, load
+    from coterie.data import DATASETS, find_source, load
 
     with loading(name) as progress:
         dataset = load(name, path, progress)
     _print_dataset(dataset)
     if known := DATASETS.get(name):
-        top, files = find_files(name, path) if name != "mnist-f-mini" else (None, [])
-        click.echo(f"licence   {known.licence}" if known.licence else "", nl=bool(known.licence))
-        click.echo(f"files     {len(files):,} in {top}" if top else "files     in the package")
+        if known.licence:
+            click.echo(f"licence   {known.licence}")
+        where = "the package" if name == "mnist-f-mini" else find_source(name, path)
+        click.echo(f"files     in {where}")
 
 
 @data_commands.command()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from coterie.data.arrays import find_arrays, read_arrays
-from coterie.data.cache import Reader, cache_folder, load_cached
+from coterie.data.cache import Reader, cache_folder, kept_key, load_cached, open_kept
 from coterie.data.celeba import find_celeba, read_celeba
 from coterie.data.dataset import (
     Dataset,
@@ -27,7 +27,7 @@ from coterie.data.leaf import find_leaf, read_leaf
 from coterie.errors import DataError, unknown
 from coterie.imports import import_by_path
 
-__all__ = ["DATASETS", "Dataset", "Known", "Split", "find_files", "load", "sample", "split"]
+__all__ = ["DATASETS", "Dataset", "Known", "Split", "find_source", "load", "sample", "split"]
 
 EMBEDDED = Path(__file__).parent / "embedded" / "mnist-f-mini.npz"
 
@@ -184,23 +184,23 @@ def load(
         if path:
             raise DataError(f"mnist-f-mini is embedded and takes no data.path, got {path}")
         return _embedded([EMBEDDED], np.empty, lambda done, of: None)
-    top, files = find_files(name, path)
-    dataset = load_cached(name, top, files, DATASETS[name].read, progress)
+    top, known = find_source(name, path), DATASETS[name]
+    kept = open_kept(name, top)
+    dataset = kept or load_cached(name, top, known.find(top), known.read, progress, kept_key(top))
     return replace(dataset, name=name)
 
 
-def find_files(name: str, path: Path | None = None) -> tuple[Path, list[Path]]:
-    """Find the files of a dataset, and the folder that they are in."""
+def find_source(name: str, path: Path | None = None) -> Path:
+    """Find the folder, or the file, that a dataset is in."""
     known = DATASETS[name]
     if path:
         if not path.exists():
             raise DataError(f"{path}: no such file or folder")
-        return path, known.find(path)
+        return path
     fetched = cache_folder() / name / "source"
-    places = [fetched, *([known.debian[1]] if known.debian else [])]
-    for folder in places:
+    for folder in [fetched, *([known.debian[1]] if known.debian else [])]:
         if folder.is_dir():
-            return folder, known.find(folder)
+            return folder
     raise DataError(how_to_get(name))
 
 

@@ -1,10 +1,10 @@
 """Decoded data kept as memory-mapped arrays, under the sha256 of the files they come from.
 
-    CACHE/NAME/source/            the original files, as fetched or imported
+    CACHE/NAME/source/            the original files, as fetched or imported, and their key
     CACHE/NAME/decoded/SHA256/    x.npy, y.npy, users.npy, about.json
-    CACHE/NAME/decoded/seen/      what `stat` said of files when they were hashed
+    CACHE/NAME/decoded/seen/      what `stat` said of other files when they were hashed
 
-Files are hashed again only when their size, time or place has changed.
+Files elsewhere are hashed again only when their size, time or place has changed.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ from coterie.data.files import file_sha256
 from coterie.errors import DataError
 
 FORM = "coterie decoded 1"  # changes when a reader decodes the same files to other arrays
-ARRAYS = ("x", "y", "users")
+KEY = ".coterie-key"  # in a source that coterie made: the sha256 its arrays are under
 Reader = Callable[[list[Path], Room, Tick], Dataset]
 
 
@@ -37,22 +37,29 @@ def cache_folder() -> Path:
     return Path(set_by_user) if set_by_user else platformdirs.user_cache_path("coterie")
 
 
+def open_kept(name: str, source: Path) -> Dataset | None:
+    """Open the arrays of a source that `import` or `fetch` made, if it is one and they are there.
+
+    Its files are not even listed: the folder is coterie's own, and says which arrays are its.
+    """
+    key = kept_key(source)
+    return _open(cache_folder() / name / "decoded" / key) if key else None
+
+
+def kept_key(source: Path) -> str | None:
+    """Return the key of a source that coterie made; any other folder has none."""
+    return _read_key(source / KEY)
+
+
 def load_cached(
-    name: str,
-    top: Path,
-    files: list[Path],
-    read: Reader,
-    progress: Progress,
-    *,
-    remember: bool = True,
+    name: str, top: Path, files: list[Path], read: Reader, progress: Progress, key: str | None
 ) -> Dataset:
     """Load what was decoded from these files before, or decode and keep it.
 
-    `remember` that the files were hashed, unless they are about to be moved.
+    Without a key the files are hashed, unless `stat` says that they are as they were.
     """
     home = cache_folder() / name / "decoded"
-    seen = home / "seen" / _stamp(files) if remember else None
-    key = _content_key(seen, top, files, progress)
+    key = key or _remembered_key(home / "seen", top, files, progress)
     if (there := _open(home / key)) is not None:
         return there
     tick = partial(progress, "decoding")
@@ -79,25 +86,36 @@ def load_cached(
     return kept
 
 
-def _content_key(seen: Path | None, top: Path, files: list[Path], progress: Progress) -> str:
-    """Hash the names and contents of files; those seen before are not read again."""
-    if seen and seen.is_file():
-        key = seen.read_text(encoding="ascii", errors="replace")
-        if len(key) == 64 and set(key) <= set("0123456789abcdef"):
-            return key
+def content_key(top: Path, files: list[Path], progress: Progress) -> str:
+    """Hash the names and contents of files."""
     digest = hashlib.sha256(FORM.encode())
     for done, path in enumerate(files):
         progress("hashing", done, len(files))
         relative = path.relative_to(top).as_posix() if path != top else path.name
-        digest.update(f"\n{file_sha256(path)} {relative}".encode())
+        digest.update(f"\n{file_sha256(path)} {relative}".encode(errors="surrogateescape"))
     progress("hashing", len(files), len(files))
-    key = digest.hexdigest()
-    if seen:
-        with suppress(OSError):  # without it the files are only hashed again
-            seen.parent.mkdir(parents=True, exist_ok=True)
-            with _scratch_file(seen) as scratch:
-                scratch.write_text(key, encoding="ascii")
+    return digest.hexdigest()
+
+
+def _remembered_key(home: Path, top: Path, files: list[Path], progress: Progress) -> str:
+    """Return the files' key, hashing them only if they are not as they were when seen before."""
+    seen = home / _stamp(files)
+    if key := _read_key(seen):
+        return key
+    key = content_key(top, files, progress)
+    with suppress(OSError):  # without it the files are only hashed again
+        home.mkdir(parents=True, exist_ok=True)
+        with _scratch_file(seen) as scratch:
+            scratch.write_text(key, encoding="ascii")
     return key
+
+
+def _read_key(path: Path) -> str | None:
+    try:
+        key = path.read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError):
+        return None
+    return key if len(key) == 64 and set(key) <= set("0123456789abcdef") else None
 
 
 @contextmanager
@@ -113,17 +131,14 @@ def _scratch_file(target: Path) -> Iterator[Path]:
 
 
 def _stamp(files: list[Path]) -> str:
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(f"{Path.cwd()}\n".encode(errors="surrogateescape"))
     for path in files:
         try:
             s = path.stat()
         except OSError as error:
             raise DataError(f"{path}: cannot be read ({error.strerror})") from error
-        digest.update(
-            f"{path.absolute()}\0{s.st_size} {s.st_mtime_ns} {s.st_ctime_ns}\n".encode(
-                errors="surrogateescape"
-            )
-        )
+        line = f"{path}\0{s.st_size} {s.st_mtime_ns} {s.st_ctime_ns}\n"
+        digest.update(line.encode(errors="surrogateescape"))
     return digest.hexdigest()
 
 

@@ -5,6 +5,7 @@ are resized to 84x84.
 """
 
 import io
+import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coterie.data.dataset import Ints, Room, Tick
-from coterie.data.files import find_one, unpacked
+from coterie.data.files import unpacked
 from coterie.errors import DataError
 
 IMAGES, IDENTITIES, ATTRIBUTES = "img_align_celeba", "identity_CelebA.txt", "list_attr_celeba.txt"
@@ -28,13 +29,24 @@ BATCH = 512  # pictures decoded before progress is told
 
 def find_celeba(folder: Path) -> list[Path]:
     """Find the two lists, then every picture in the order of its name."""
-    lists = [find_one(folder, name) for name in (IDENTITIES, ATTRIBUTES)]
-    folders = sorted(p for p in folder.rglob(IMAGES) if p.is_dir())
-    # The official archive, unpacked by a desktop's tool, is a folder in a folder of its name.
-    folders = [p for p in folders if next(p.glob("*.jpg"), None)]
-    if len(folders) != 1:
-        raise DataError(f"{folder}: needs one folder {IMAGES} with .jpg files, got {len(folders)}")
-    return [*lists, *sorted(folders[0].glob("*.jpg"))]
+    found: dict[str, list[Path]] = {IDENTITIES: [], ATTRIBUTES: [], IMAGES: []}
+    pictures: list[str] = []
+    for at, _, names in os.walk(folder):  # once, as there are 200,000 files
+        here = Path(at)
+        for name in {IDENTITIES, ATTRIBUTES}.intersection(names):
+            found[name].append(here / name)
+        jpegs = [name for name in names if name.endswith(".jpg")]
+        if here.name == IMAGES and jpegs:
+            found[IMAGES].append(here)
+            pictures = sorted(jpegs)
+    for name, places in found.items():
+        if not places:
+            what = f"folder {name} with .jpg files" if name == IMAGES else name
+            raise DataError(f"{folder}: no {what} in it")
+        if len(places) > 1:
+            raise DataError(f"{folder}: has both {places[0]} and {places[1]}; keep one")
+    (identities,), (attributes,), (images,) = found.values()
+    return [identities, attributes, *(images / name for name in pictures)]
 
 
 def read_celeba(

