@@ -11,7 +11,7 @@ from coterie.engine.sequential import Sequential
 from coterie.errors import ModelError
 from coterie.models import make_model
 from coterie.models.size import flops_per_example, n_bytes, n_parameters
-from problems import some_nodes
+from problems import make_engine, some_nodes
 
 IMAGE = (1, 28, 28)
 
@@ -64,6 +64,23 @@ def test_averaging_the_celeba_network_averages_scales_and_shifts_and_nothing_els
     assert set(engine.export(mean.w[0])) == set(
         dict(make_model("celeba-cnn", (3, 20, 20), 2).named_parameters())
     )
+
+
+def test_pixels_kept_as_bytes_give_the_same_model_bit_for_bit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    after = []
+    for limit in (2**31, 0):
+        monkeypatch.setattr("coterie.engine.sequential.FLOAT_BYTES", limit)
+        engine = make_engine(some_nodes(4), batch_size=3)
+        models = engine.advance(engine.initial(), 0, 3, np.zeros(4, dtype=np.int64))
+        after.append(
+            (models.w, engine.gradients(models.w[0]).gram, engine.evaluate(models.w[0], "test"))
+        )
+    (w, gram, score), (w_bytes, gram_bytes, score_bytes) = after
+    assert torch.equal(w, w_bytes)
+    assert np.array_equal(gram, gram_bytes)
+    assert score == score_bytes
 
 
 def test_counting_operations_leaves_the_model_as_it_was() -> None:

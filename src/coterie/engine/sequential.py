@@ -15,6 +15,7 @@ from coterie.errors import DivergenceError, TrainingError
 from coterie.models.size import state_tensors
 
 CHUNK_VALUES = 2048 * 784  # input values in one forward pass where gradients or scores are summed
+FLOAT_BYTES = 2 << 30  # pixels that would take more than this as floats are kept as bytes
 GRAM_COLUMNS = 16_384  # gradient entries multiplied in single precision before a double sum
 
 Arrays = tuple[NDArray[np.uint8] | NDArray[np.float32], Ints]  # pixels or numbers, labels
@@ -35,6 +36,8 @@ class Sequential:
         self._device = torch.device(device)
         self._model = model.to(self._device)
         self._steps = steps
+        pixels = sum(x.size for x, _ in [*nodes, *held_out.values()])
+        self._as_floats = 4 * pixels <= FLOAT_BYTES
         self._nodes = [self._tensors(arrays) for arrays in nodes]
         self._held_out = {part: self._tensors(arrays) for part, arrays in held_out.items()}
         sizes = np.array([len(y) for _, y in self._nodes])
@@ -87,7 +90,7 @@ class Sequential:
         loss, right = 0.0, 0
         size = chunk(x)
         for xs, ys in zip(torch.split(x, size), torch.split(y, size), strict=True):
-            scores = self._model(xs)
+            scores = self._model(_inputs(xs))
             loss += float(cross_entropy(scores, ys, reduction="sum"))
             right += int((scores.argmax(dim=1) == ys).sum())
         return Score(loss / len(y), right / len(y))
@@ -105,7 +108,7 @@ class Sequential:
         for batch in self._steps.batches(t, i, len(y)):
             xs, ys = (x, y) if batch is None else (x[batch], y[batch])
             try:
-                loss = cross_entropy(self._model(xs), ys)
+                loss = cross_entropy(self._model(_inputs(xs)), ys)
             except (RuntimeError, ValueError) as error:
                 reason = str(error).strip().partition("\n")[0]
                 raise TrainingError(
@@ -144,7 +147,7 @@ class Sequential:
         loss_sum = 0.0
         size = chunk(x)
         for xs, ys in zip(torch.split(x, size), torch.split(y, size), strict=True):
-            loss = cross_entropy(self._model(xs), ys, reduction="sum")
+            loss = cross_entropy(self._model(_inputs(xs)), ys, reduction="sum")
             total += torch.cat([g.reshape(-1) for g in self._gradient(loss)])
             loss_sum += loss.item()
         return loss_sum / len(y), total / len(y)
@@ -152,9 +155,14 @@ class Sequential:
     def _tensors(self, arrays: Arrays) -> tuple[Tensor, Tensor]:
         x, y = arrays
         values = torch.from_numpy(np.ascontiguousarray(x)).to(self._device)
-        if values.dtype == torch.uint8:
-            values = values.float().div_(255)
+        if self._as_floats:
+            values = _inputs(values)
         return values, torch.from_numpy(np.ascontiguousarray(y)).to(self._device)
+
+
+def _inputs(x: Tensor) -> Tensor:
+    """Return what a model sees: pixels divided by 255, numbers as they are."""
+    return x.float().div_(255) if x.dtype == torch.uint8 else x
 
 
 def chunk(x: Tensor) -> int:
