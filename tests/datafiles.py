@@ -8,9 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import Image
 
+FUZZ = settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 ATTRIBUTES = [f"Attribute_{i}" for i in range(40)]
 ATTRIBUTES[31] = "Smiling"
 
@@ -59,15 +64,17 @@ def write_leaf(path: Path, content: object) -> Path:
 def write_celeba(folder: Path, pictures_of: dict[int, int]) -> Path:
     """CelebA's official layout, line ends and spacing: so many pictures of each identity.
 
-    The pictures of a celebrity are one colour; every third is smiling.
+    The pictures are noise; every third is smiling.
     """
     images = folder / "img_align_celeba"
     images.mkdir(parents=True)
     identities, attributes = [], []
     owners = [who for who, count in pictures_of.items() for _ in range(count)]
-    for number, who in enumerate(np.random.default_rng(0).permutation(owners), 1):
+    rng = np.random.default_rng(0)
+    for number, who in enumerate(rng.permutation(owners), 1):
         name = f"{number:06}.jpg"
-        Image.new("RGB", (178, 218), (int(who) * 20 % 256, 90, 160)).save(images / name)
+        noise = rng.integers(0, 256, (218, 178, 3), dtype=np.uint8)
+        Image.fromarray(noise).save(images / name, quality=60)
         identities.append(f"{name} {who}\r\n")
         values = [1 if i == 31 and number % 3 == 0 else -1 for i in range(40)]
         first, *rest = values
@@ -76,6 +83,19 @@ def write_celeba(folder: Path, pictures_of: dict[int, int]) -> Path:
     header = f"{len(owners)}\r\n" + " ".join(ATTRIBUTES) + " \r\n"
     (folder / "list_attr_celeba.txt").write_bytes((header + "".join(attributes)).encode())
     return folder
+
+
+def damaged(content: bytes) -> st.SearchStrategy[bytes]:
+    """Strategy of a file's content with a few bytes replaced, and perhaps its end cut off."""
+
+    def damage(changes: list[tuple[int, int]], keep: float) -> bytes:
+        changed = bytearray(content)
+        for at, value in changes:
+            changed[at % len(changed)] = value
+        return bytes(changed[: round(keep * len(changed))])
+
+    changes = st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), max_size=4)
+    return st.builds(damage, changes, st.one_of(st.just(1.0), st.floats(0, 1)))
 
 
 def tree(folder: Path) -> dict[str, bytes | None]:

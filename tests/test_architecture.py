@@ -26,6 +26,7 @@ ORDER = [
     "clock",
     "run",
     "schema",
+    "sections",
     "config",
     "record",
     "experiment",

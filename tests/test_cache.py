@@ -2,12 +2,15 @@
 
 import gzip
 import logging
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from coterie.data import load
+from coterie.data import load, sources
 from coterie.errors import DataError
 from datafiles import leaf_content, tree, write_celeba, write_leaf, write_mnist
 
@@ -69,6 +72,56 @@ def test_a_damaged_cache_is_made_anew(tmp_path: Path, cache: Path) -> None:
     assert np.array_equal(load("mnist-o", source).x, good)
 
 
+def test_arrays_that_do_not_fit_together_are_made_anew(tmp_path: Path, cache: Path) -> None:
+    source = write_mnist(tmp_path / "mnist")
+    good = load("mnist-o", source).y.copy()
+    (decoded,) = (p for p in (cache / "mnist-o" / "decoded").iterdir() if p.name != "seen")
+    for bad in (np.full(70, 200), np.zeros(3, dtype=np.int64)):
+        np.save(decoded / "y.npy", bad)
+        assert np.array_equal(load("mnist-o", source).y, good)
+    about = (decoded / "about.json").read_text()
+    (decoded / "about.json").write_text(about.replace("decoded 1", "decoded 0"))
+    np.save(decoded / "y.npy", good[::-1])
+    assert np.array_equal(load("mnist-o", source).y, good)
+
+
+def test_a_copy_of_an_imported_source_is_read_for_itself(tmp_path: Path, cache: Path) -> None:
+    """Only the folder in the cache says which arrays are its; a copy may have been changed."""
+    given = write_leaf(tmp_path / "given" / "a.json", leaf_content({"u": [1, 2]})).parent
+    sources.import_files("femnist", given, trust=True, progress=Counter())
+    shutil.copytree(cache / "femnist" / "source", tmp_path / "copy")
+    write_leaf(tmp_path / "copy" / "a.json", leaf_content({"u": [3, 4]}))
+    assert load("femnist", tmp_path / "copy").y.tolist() == [3, 4]
+    assert load("femnist").y.tolist() == [1, 2]
+
+
+def test_files_that_change_while_they_are_read_are_not_kept(tmp_path: Path, cache: Path) -> None:
+    path = write_leaf(tmp_path / "leaf" / "a.json", leaf_content({"u": [1, 2]}))
+
+    def change(what: str, done: int, of: int) -> None:
+        if what == "decoding":
+            write_leaf(path, leaf_content({"u": [3, 4, 5]}))
+
+    with pytest.raises(DataError, match="changed while it was read; try again"):
+        load("femnist", path.parent, change)
+    assert not [p for p in tree(cache) if p.endswith(".npy")]
+    assert load("femnist", path.parent).y.tolist() == [3, 4, 5]
+
+
+def test_processes_that_decode_at_the_same_time_agree(tmp_path: Path, cache: Path) -> None:
+    source = write_mnist(tmp_path / "mnist")
+    code = "import sys; from pathlib import Path; from coterie.data import load"
+    code += "; print(load('mnist-o', Path(sys.argv[1])).y.sum())"
+    command = [sys.executable, "-c", code, str(source)]
+    for damage in (False, True):
+        if damage:
+            (decoded,) = (p for p in (cache / "mnist-o" / "decoded").iterdir() if p.name != "seen")
+            (decoded / "x.npy").write_bytes(b"damaged")
+        running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+        assert {process.communicate()[0] for process in running} == {"315\n"}
+        assert {process.returncode for process in running} == {0}
+
+
 def test_bad_files_leave_no_trace_of_arrays(tmp_path: Path, cache: Path) -> None:
     source = write_mnist(tmp_path / "mnist", pack=True)
     labels = source / "t10k-labels-idx1-ubyte.gz"
@@ -119,7 +172,7 @@ def test_a_function_of_yours_can_be_the_dataset(
     assert load("my_data:make", tmp_path).n_classes == 2
     for name, says in {
         "my_data:wrong": r"returned int, not a coterie\.Dataset",
-        "my_data:broken": "cannot be loaded: no$",
+        "my_data:broken": "raised ValueError: no$",
         "my_data:nothing": "has no function 'nothing'",
     }.items():
         with pytest.raises(DataError, match=says):

@@ -148,7 +148,7 @@ def test_lists_name_everything() -> None:
 def test_ctrl_c_leaves_a_readable_run(tmp_path: Path, stop: signal.Signals) -> None:
     process, said = stopped(["quickstart"], tmp_path / "r", 1, stop)
     assert process.returncode == 130
-    assert said.strip() == "coterie: stopped; the rows and downloads so far are kept"
+    assert said.strip() == "coterie: stopped; the rows so far are kept"
     assert json.loads((tmp_path / "r" / "summary.json").read_text())["status"] == "interrupted"
 
 

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from coterie.config import Config, expand, load_experiment, make_config, settings, to_toml
+from coterie.config import expand, load_experiment, make_config, settings, to_toml
 from coterie.errors import ConfigError, CoterieError
+from coterie.sections import Config
 
 EXPERIMENTS = sorted((Path(__file__).parents[1] / "experiments").glob("*.toml"))
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn.functional import conv2d, pad
 
 from coterie.data import load
 from coterie.engine import LocalSteps
@@ -42,6 +43,23 @@ def test_batch_norm_of_the_celeba_network_uses_the_batch_when_evaluating_too() -
     trained, evaluated = model.train()(x), model.eval()(x)
     assert torch.equal(trained, evaluated)
     assert not torch.allclose(evaluated[:2], model(x[:2]), atol=1e-4)
+
+
+def test_the_celeba_network_is_leafs_layer_by_layer() -> None:
+    model = make_model("celeba-cnn", (3, 21, 21), 2)
+    x = scores = torch.rand(4, 3, 21, 21)
+    w = iter(model.parameters())
+    for _ in range(4):
+        scores = conv2d(scores, next(w), next(w), padding=1)
+        mean, var = scores.mean((0, 2, 3)), scores.var((0, 2, 3), correction=0)
+        scale, shift = next(w), next(w)
+        scores = (scores - mean[:, None, None]) / (var + 1e-3).sqrt()[:, None, None]
+        scores = scores * scale[:, None, None] + shift[:, None, None]
+        side = scores.shape[-1]
+        scores = pad(scores, (0, side % 2, 0, side % 2), value=-torch.inf)
+        scores = scores.unfold(2, 2, 2).unfold(3, 2, 2).amax((-1, -2)).clamp(min=0)
+    scores = scores.flatten(1) @ next(w).T + next(w)
+    assert torch.allclose(model(x), scores, atol=1e-4)
 
 
 def test_averaging_the_celeba_network_averages_scales_and_shifts_and_nothing_else() -> None:

@@ -39,6 +39,7 @@ def test_a_file_says_who_holds_what_and_where(tmp_path: Path, write: object) -> 
     assert [i.tolist() for i in part.indices] == [[1], [0, 2], [3]]
     assert part.names == ("a", "b", "c")
     assert part.edge_of.tolist() == [0, 0, 1]
+    assert part.edge_names == ("x", "y")
 
 
 def test_nodes_that_are_numbers_are_in_the_order_of_numbers(tmp_path: Path) -> None:
@@ -51,7 +52,7 @@ def test_nodes_that_are_numbers_are_in_the_order_of_numbers(tmp_path: Path) -> N
 def test_only_the_examples_that_are_dealt_are_looked_up(tmp_path: Path) -> None:
     rows = "".join(f"{e},n{e % 2}\n" for e in range(10))
     (tmp_path / "f.csv").write_text(f"example,node\n{rows}")
-    examples = Examples(np.zeros(3, dtype=np.int64), numbers=np.array([1, 4, 7]))
+    examples = Examples(np.zeros(3, dtype=np.int64), numbers=np.array([1, 4, 7]), total=10)
     rule = Rule("file", None, 1, file=str(tmp_path / "f.csv"))
     part = make_partition(rule, examples, np.random.default_rng(0))
     assert [i.tolist() for i in part.indices] == [[1], [0, 2]]
@@ -60,17 +61,20 @@ def test_only_the_examples_that_are_dealt_are_looked_up(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ("", "columns must be example, node and perhaps edge, got none"),
-        ("example,edge\n0,1\n", "columns must be example, node and perhaps edge, got 'example'"),
-        ("example,node,colour\n0,1,2\n", "perhaps edge, got 'example', 'node', 'colour'"),
+        ("", "columns must be example, node and perhaps edge, separated by commas, got none"),
+        ("example,edge\n0,1\n", "example, node and perhaps edge, separated by commas, got 'ex"),
+        ("example,node,colour\n0,1,2\n", "commas, got 'example', 'node', 'colour'"),
         ("example,node,node\n0,1,1\n", "a column is there twice"),
         ("example,node\n", "has no rows"),
         ("example,node\n0,a\n1\n", "line 3 must have 2 values, got 1"),
         ("example,node\n0,a\n0,b\n1,a\n2,a\n3,a\n", "example 0 is there twice"),
-        ("example,node\n0,a\n2,a\n", "example 1 is missing; every example needs a row"),
+        ("example,node\n0,a\n2,a\n", "example 1 is missing, and 1 more; .* counted from 0 to 3"),
+        ("example,node\n0,a\n1,a\n2,a\n4,a\n", "example 4 is not in the data, .* 0 to 3"),
+        ("example,node\n0,a\n1,a\n2,a\n-1,a\n", "example -1 is not in the data"),
+        ("example,node\n0,a\n1, \n2,a\n3,a\n", "row 2 has no node"),
+        ("example;node\n0;a\n", "separated by commas, got 'example;node'"),
         ("example,node\nx,a\n", "example must be a whole number, got 'x'"),
         ("example,node\n99999999999999999999,a\n", "example must be a whole number, got '999"),
-        ("example,node\n0,a\n1,a\n2,a\n3,a\n4,b\n", "node 'b' has no training example"),
         (CSV.replace("2,b,x", "2,b,y"), "node 'b' is under edge 'x' and 'y'"),
         ('example,node\n0,"a\n', "not a CSV file"),
         ("example,node\n0,\xff\n", "is missing"),
@@ -130,3 +134,20 @@ def test_no_csv_does_worse_than_our_error(tmp_path: Path, content: bytes) -> Non
         assert str(path) in str(error)
     else:
         assert np.array_equal(np.sort(np.concatenate(part.indices)), [0, 1])
+
+
+def test_a_file_is_checked_whole_whichever_examples_are_dealt(tmp_path: Path) -> None:
+    path = tmp_path / "f.csv"
+    path.write_text("example,node\n0,a\n1,a\n2,b\n")
+    rule = Rule("file", None, 1, file=str(path))
+    rng = np.random.default_rng(0)
+    y = np.zeros(2, dtype=np.int64)
+    with pytest.raises(PartitionError, match="example 3 is missing"):
+        make_partition(rule, Examples(y, numbers=np.array([0, 1]), total=4), rng)
+    with pytest.raises(PartitionError, match="node 'b' has no training example"):
+        make_partition(rule, Examples(y, numbers=np.array([0, 1]), total=3), rng)
+
+
+def test_a_file_that_says_the_edges_leaves_nothing_to_place(tmp_path: Path) -> None:
+    with pytest.raises(PartitionError, match="placement must be 'paper', got 'random'"):
+        deal(as_csv(tmp_path / "f.csv"), placement="random")

@@ -6,19 +6,13 @@ import pytest
 from safetensors.numpy import load_file
 
 from coterie.comparison import compare, seconds_to
-from coterie.config import (
-    AlgorithmConfig,
-    ComputeConfig,
-    Config,
-    ModelConfig,
-    NetworkConfig,
-    make_config,
-)
+from coterie.config import make_config
 from coterie.errors import ConfigError, RecordError, TrainingError
 from coterie.experiment import execute, prepare, simulate
 from coterie.record import RecordedRun, find_runs, read_run, write_atomically
 from coterie.report import write_picture, write_report
 from coterie.run import State
+from coterie.sections import AlgorithmConfig, ComputeConfig, Config, ModelConfig, NetworkConfig
 from coterie.table import cells
 
 GOLDEN = Path(__file__).parent / "golden.json"

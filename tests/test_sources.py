@@ -129,12 +129,85 @@ def test_a_bad_import_leaves_the_cache_as_it_was(tmp_path: Path, cache: Path) ->
     assert load("femnist").y.tolist() == [1, 2, 3]
 
 
-def test_an_import_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
+def test_ctrl_c_while_files_are_swapped_brings_the_old_ones_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for labels in ([1, 2, 3], [4, 5]):
+        write_leaf(tmp_path / str(len(labels)) / "a.json", leaf_content({"u": labels}))
+    sources.import_files("femnist", tmp_path / "3", trust=True, progress=quiet)
+    rename, renamed = Path.rename, []
+
+    def interrupted(path: Path, target: Path) -> Path:
+        if path.name == "source" and path.parent.name.startswith(".new-"):
+            renamed.append(target)
+            raise KeyboardInterrupt
+        return rename(path, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            sources.import_files("femnist", tmp_path / "2", trust=True, progress=quiet)
+    assert len(renamed) == 1
+    assert load("femnist").y.tolist() == [1, 2, 3]
+
+
+def test_files_are_checked_after_they_are_copied(tmp_path: Path, pins: Path) -> None:
+    given = write_mnist(tmp_path / "given")
+    pin(pins, "mnist-o", given)
+    labels = given / "train-labels-idx1-ubyte"
+
+    def change(what: str, done: int, of: int) -> None:
+        if what == "copying":
+            labels.write_bytes(labels.read_bytes()[:-1] + b"\1")
+
+    with pytest.raises(DataError, match=r"given/train-labels-idx1-ubyte: sha256 is"):
+        sources.import_files("mnist-o", given, trust=False, progress=change)
+
+
+def test_known_files_under_each_others_names_are_refused(tmp_path: Path, pins: Path) -> None:
+    given = write_mnist(tmp_path / "given")
+    pin(pins, "mnist-o", given)
+    for kind in ("images-idx3", "labels-idx1"):
+        test, train = (given / f"{part}-{kind}-ubyte" for part in ("t10k", "train"))
+        train.write_bytes(test.read_bytes())
+    with pytest.raises(DataError, match="train-images-idx3-ubyte: sha256 is"):
+        sources.import_files("mnist-o", given, trust=False, progress=quiet)
+
+
+def test_the_files_of_another_dataset_are_recognised(tmp_path: Path, pins: Path) -> None:
+    given = write_mnist(tmp_path / "given")
+    pin(pins, "mnist-f", given)
+    with pytest.raises(
+        DataError, match="it is a file of mnist-f: coterie data import mnist-f PATH"
+    ):
+        sources.import_files("mnist-o", given, trust=False, progress=quiet)
+
+
+def test_what_was_trusted_is_marked_and_can_be_fetched_again(
+    tmp_path: Path, pins: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (
+        coterie("data", "import", "mnist-o", write_mnist(tmp_path / "a"), "--trust").exit_code == 0
+    )
+    assert "trusted, not checked" in coterie("data", "list").output
+    assert "imported with --trust" in coterie("data", "info", "mnist-o").output
+    folder = write_mnist(tmp_path / "debian", (30, 20))
+    pin(pins, "mnist-o", folder)
+    known(monkeypatch, debian=("dataset-mnist", folder))
+    assert "imported with --trust" in coterie("data", "fetch", "mnist-o").output
+    assert coterie("data", "fetch", "mnist-o", "--again").exit_code == 0
+    assert len(load("mnist-o").y) == 50
+    assert "(trusted" not in coterie("data", "list").output
+
+
+def test_an_import_takes_the_place_of_the_one_before(tmp_path: Path, cache: Path) -> None:
     for labels in ([1, 2, 3], [4, 5]):
         folder = tmp_path / f"given{len(labels)}"
         write_leaf(folder / f"{len(labels)}.json", leaf_content({"u": labels}))
         assert coterie("data", "import", "femnist", folder, "--trust").exit_code == 0
         assert load("femnist").y.tolist() == labels
+    decoded = [p.name for p in (cache / "femnist" / "decoded").iterdir()]
+    assert len(decoded) == 1  # the old arrays are gone with the old files
 
 
 def test_celebas_pictures_are_taken_out_of_their_official_archive(

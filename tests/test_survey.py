@@ -8,10 +8,10 @@ import pytest
 from click.testing import CliRunner
 
 from coterie.cli import main
-from coterie.config import expand
-from coterie.experiment import execute
+from coterie.config import expand, make_config
+from coterie.experiment import divide, execute, load_dataset
 from coterie.partition.measure import pooled
-from coterie.survey import Survey, cells, surveys
+from coterie.survey import Parts, Survey, cells, surveys
 
 SWEEP = {
     "partition": {"num_nodes": 20, "num_edges": 10},
@@ -109,3 +109,52 @@ def test_the_groups_shown_are_those_of_the_run(tmp_path: Path) -> None:
     grouping = json.loads((tmp_path / "run" / "grouping.json").read_text())
     counts = pooled(np.array(grouping["class_counts"]), np.array(grouping["z"]))
     assert np.array_equal(shown.parts[-1].counts, counts)
+
+
+def test_groups_of_a_single_node_are_noted() -> None:
+    counts = np.array([[5, 5], [9, 1], [1, 9]])
+    parts = tuple(
+        Parts(label, np.array([1, 2, 1]), counts) for label in ("nodes", "edges", "groups")
+    )
+    assert Survey("", "", np.arange(3), parts).notes == ["note: 2 of 3 groups are a single node"]
+
+
+def test_a_sampled_part_is_dealt_by_the_numbers_of_the_whole(tmp_path: Path) -> None:
+    """A partition file numbers the whole dataset, also when a sample of it is used."""
+    rng = np.random.default_rng(0)
+    y = rng.permutation(np.arange(400) % 2)
+    np.savez(tmp_path / "mine.npz", x=rng.normal(size=(400, 3)).astype(np.float32), y=y)
+    rows = "".join(f"{e},{'one' if y[e] else 'zero'}\n" for e in range(400))
+    (tmp_path / "who.csv").write_text(f"example,node\n{rows}")
+    config = make_config(
+        {
+            "data": {"name": "arrays", "path": str(tmp_path / "mine.npz"), "sample": 0.5},
+            "partition": {"kind": "file", "file": str(tmp_path / "who.csv"), "num_edges": 1},
+            "algorithm": {"num_groups": 1},
+        }
+    )
+    divided = divide(config, load_dataset(config))
+    assert len(divided.dataset.y) == 200
+    assert divided.partition.names == ("one", "zero")
+    for labels, node in zip((1, 0), divided.partition.indices, strict=True):
+        assert (divided.train_y[node] == labels).all()
+
+
+@pytest.mark.parametrize("name", ["a$x_$.toml", "w[red].toml", "d[/b].toml"])
+def test_odd_names_are_shown_as_they_are(tmp_path: Path, name: str) -> None:
+    (tmp_path / "who.csv").write_text(
+        "example,node\n" + "".join(f"{e},{e % 7}\n" for e in range(7000))
+    )
+    path = tmp_path / name.replace("/", "-").replace(".toml", ".csv")
+    (tmp_path / "who.csv").rename(path)
+    words = ["data", "show", "quickstart", "--no-groups", "--set", "partition.kind=file"]
+    words += ["--set", f"partition.file={path}", "-o", str(tmp_path / "show.html")]
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 0, done.output
+    assert path.name in done.output.replace("\n", "")
+
+
+def test_a_page_without_a_name_is_refused(tmp_path: Path) -> None:
+    done = CliRunner().invoke(main, ["data", "show", "quickstart", "-o", str(tmp_path)])
+    assert done.exit_code == 2
+    assert "--out must name a page" in done.output

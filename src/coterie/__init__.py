@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from coterie.comparison import compare
-    from coterie.config import Config, load_experiment, make_config
+    from coterie.config import load_experiment, make_config
     from coterie.costs import divergence
     from coterie.data import Dataset
     from coterie.errors import CoterieError
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from coterie.grouping import Evidence, Grouping, with_servers
     from coterie.record import RecordedRun, read_run
     from coterie.run import Row, State
+    from coterie.sections import Config
 
 __all__ = [
     "Config",
@@ -38,7 +39,7 @@ __all__ = [
 ]
 
 _HOME = {
-    "Config": "config",
+    "Config": "sections",
     "CoterieError": "errors",
     "Dataset": "data",
     "Evidence": "grouping",

@@ -12,7 +12,7 @@ import numpy as np
 from coterie import data as datasets
 from coterie.algorithms import Search, find_algorithm
 from coterie.clock import step_seconds
-from coterie.config import Config, check_num_groups, to_toml
+from coterie.config import check_num_groups, to_toml
 from coterie.costs import Ints
 from coterie.data import Dataset, Split
 from coterie.data.dataset import Progress
@@ -24,6 +24,7 @@ from coterie.partition import Examples, Partition, Rule, Spread, make_partition
 from coterie.partition.measure import class_counts
 from coterie.record import RunWriter, write_json
 from coterie.run import Problem, State, one_group, rounds
+from coterie.sections import Config
 from coterie.topology import make_topology
 
 # Streams of the seed, see run.py; the planner's is 1.
@@ -38,6 +39,7 @@ class Prepared:
     problem: Problem
     class_counts: Ints  # [n, classes]
     node_names: tuple[str, ...]
+    edge_names: tuple[str, ...]
     n_parameters: int
     flops_per_example: int
 
@@ -64,8 +66,9 @@ def load_dataset(config: Config, progress: Progress = lambda what, done, of: Non
 
 def divide(config: Config, dataset: Dataset, *, pooled: bool = False) -> Divided:
     """Take the sample, split it 3:1:1, and deal the training part to nodes, or pool it on one."""
+    total = len(dataset.y)
     chosen = datasets.sample(dataset, config.data.sample, _rng(config, SAMPLE_STREAM))
-    if len(chosen) < len(dataset.y):
+    if len(chosen) < total:
         dataset = dataset.take(chosen)
     split = datasets.split(dataset.y, _rng(config, SPLIT_STREAM))
     y = dataset.y[split.train]
@@ -73,7 +76,7 @@ def divide(config: Config, dataset: Dataset, *, pooled: bool = False) -> Divided
         whole = Partition((np.arange(len(y)),), np.zeros(1, dtype=np.int64))
         return Divided(dataset, split, whole)
     users = None if dataset.users is None else dataset.users[split.train]
-    examples = Examples(y, users, dataset.user_names, chosen[split.train])
+    examples = Examples(y, users, dataset.user_names, chosen[split.train], total)
     return Divided(
         dataset,
         split,
@@ -160,7 +163,9 @@ def prepare(config: Config, dataset: Dataset | None = None) -> Prepared:
     )
     _check_clock(problem)
     counts = class_counts(part, y, dataset.n_classes)
-    return Prepared(config, problem, counts, part.names, n_parameters(model), flops)
+    return Prepared(
+        config, problem, counts, part.names, part.edge_names, n_parameters(model), flops
+    )
 
 
 def simulate(config: Config) -> Iterator[State]:
@@ -219,6 +224,7 @@ def _grouping(prepared: Prepared, state: State) -> dict[str, Any]:
         "edge_of": prepared.problem.edge_of.tolist(),
         "class_counts": prepared.class_counts.tolist(),
         "nodes": list(prepared.node_names),
+        "edges": list(prepared.edge_names),
     }
 
 

@@ -22,7 +22,10 @@ def import_by_path(path: str, error: type[CoterieError]) -> Callable[..., Any]:
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as cause:
-        raise error(f"{path!r}: no module {cause.name!r} can be imported from here") from cause
+        hint = "; leave out '.py'" if module_name.endswith(".py") else ""
+        raise error(
+            f"{path!r}: no module {cause.name!r} can be imported from here{hint}"
+        ) from cause
     except (ValueError, TypeError) as cause:
         raise error(f"{path!r} is not of the form 'package.module:name'") from cause
     found = getattr(module, attribute, None)

@@ -10,6 +10,16 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from coterie.errors import ConfigError, unknown
 
 TYPE_NAMES = {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}
+# What other projects have a setting for and we do not, and what to do instead.
+OTHERS_WORDS = {
+    "partition_by": "data is always split by label, or by user with partition.kind = 'natural'",
+    "shuffle": "examples are always shuffled, by the seed",
+    "shard_size": "shards are equal; set partition.shards_per_node",
+    "keep_incomplete_shard": "shards are equal and every example is used",
+    "group_size": "set partition.num_nodes to deal users to so many nodes",
+    "self_balancing": "it is not offered; partition.min_partition_size bounds the smallest node",
+    "class_assignment_mode": "classes are dealt at random, each to about as many nodes",
+}
 BOUNDS: dict[str, tuple[str, Callable[[float, float], bool]]] = {
     "at_least": (">=", lambda value, bound: value >= bound),
     "above": (">", lambda value, bound: value > bound),
@@ -97,11 +107,14 @@ def _unknown_key(root: type, prefix: str, key: str) -> str:
                 inside.setdefault(name.lower(), dotted)
     sections = {} if prefix else {f.name: f.name for f in fields(root)}
     plain = key.replace("-", "_").lower()
-    for meant in (inside, sections, anywhere):
-        close = [plain] if plain in meant else get_close_matches(plain, meant, n=1)
-        if close:
-            return f"unknown setting {prefix + key!r}; did you mean {meant[close[0]]!r}?"
-    return f"unknown setting {prefix + key!r}; see 'coterie list settings'"
+    if plain in OTHERS_WORDS:
+        return f"unknown setting {prefix + key!r}; {OTHERS_WORDS[plain]}"
+    tables = (inside, sections, anywhere)
+    exact = [meant[plain] for meant in tables if plain in meant]
+    close = [meant[c] for meant in tables for c in get_close_matches(plain, meant, n=1)]
+    meant = next(iter([*exact, *close]), None)
+    way_out = f"did you mean {meant!r}?" if meant else "see 'coterie list settings'"
+    return f"unknown setting {prefix + key!r}; {way_out}"
 
 
 def _checked(key: str, value: object, hint: Any, meta: Mapping[str, Any]) -> object:

@@ -1,17 +1,17 @@
 """What a partition looks like before anything is trained: counts, and distances to the whole."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from coterie.algorithms import ALGORITHMS
-from coterie.config import Config
 from coterie.data import Dataset
 from coterie.experiment import divide, load_dataset, prepare
 from coterie.partition.measure import class_counts, emd, pooled
 from coterie.partition.values import Floats, Ints
 from coterie.run import rounds
+from coterie.sections import Config
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +54,15 @@ class Survey:
     edge_of: Ints
     parts: tuple[Parts, ...]  # nodes, edges, then groups
 
+    @property
+    def notes(self) -> list[str]:
+        """What the figures may hide: groups of one node, which the weighted EMD hardly sees."""
+        return [
+            f"note: {(part.nodes == 1).sum()} of {len(part.nodes)} {part.label} are a single node"
+            for part in self.parts[2:]
+            if (part.nodes == 1).any()
+        ]
+
 
 COLUMNS = ("", "number", "nodes", "examples", "classes", "EMD to the whole")
 
@@ -80,7 +89,9 @@ def _range(values: Ints) -> str:
     return f"{values.min():,} / {middle} / {values.max():,}"
 
 
-FOOTING = "least / median / most nodes and examples; least / mean / most classes and EMD (weighted)"
+FOOTING = (
+    "least / middle / most; the middle is the median, of classes the mean, of EMD the mean by size"
+)
 
 
 def surveys(
@@ -114,7 +125,7 @@ def _survey(
     parts = [Parts("nodes", ones, counts), _pooled("edges", counts, part.edge_of)]
     for other in _one_each(members) if groups else ():
         say(f"grouping by {other.algorithm.name}")
-        z = _groups(replace(other, seed=config.seed), dataset)
+        z = _groups(other, dataset)
         if z.max() > 0:
             parts.append(_pooled(f"groups of {other.algorithm.name}", counts, z))
     owners = divided.dataset.users

@@ -15,11 +15,12 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
-from coterie.config import Config, flat
+from coterie.config import flat
 from coterie.errors import CoterieError
 from coterie.experiment import execute, load_dataset
 from coterie.record import ROWS
 from coterie.run import State
+from coterie.sections import Config
 
 POLL_S = 0.2
 OnRow = Callable[[str, dict[str, Any]], None]  # label of the run, the row

@@ -57,6 +57,8 @@ def heading(block: Block) -> str:
     """
     words = []
     for key, value in block.setting.items():
+        if value == "":
+            continue
         section, _, name = key.partition(".")
         words.append(f"{section if name == 'name' else name} {value}")
     return ", ".join(words) or "all runs"

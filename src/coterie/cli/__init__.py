@@ -17,8 +17,8 @@ from coterie.cli.experiments import experiment_path, experiments
 from coterie.errors import CoterieError, did_you_mean
 
 if TYPE_CHECKING:
-    from coterie.config import Config
     from coterie.record import RecordedRun
+    from coterie.sections import Config
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -31,8 +31,10 @@ class Commands(click.Group):
             message = error.format_message()
         except CoterieError as error:
             message = str(error)
+        except Stopped as stop:
+            message, code = f"stopped; {stop}", 130
         except click.Abort:
-            message, code = "stopped; the rows and downloads so far are kept", 130
+            message, code = "stopped; the rows so far are kept", 130
         click.echo(f"coterie: {message}", err=True)
         sys.exit(code)
 
@@ -45,13 +47,31 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
 
+class Stopped(click.Abort):
+    """Ctrl-C, and what it leaves."""
+
+
 def _as_ctrl_c(*_: object) -> None:
     raise KeyboardInterrupt
 
 
 @contextmanager
-def loading(label: str) -> Iterator[Callable[[str, int, int], None]]:
-    """Show a bar while files are read or fetched; nothing where there is no terminal."""
+def loading(
+    label: str, if_stopped: str = "nothing was written"
+) -> Iterator[Callable[[str, int, int], None]]:
+    """Show a bar while files are read or fetched; nothing where there is no terminal.
+
+    `if_stopped` is what Ctrl-C leaves.
+    """
+    try:
+        with _bar(label) as show:
+            yield show
+    except KeyboardInterrupt as stop:
+        raise Stopped(if_stopped) from stop
+
+
+@contextmanager
+def _bar(label: str) -> Iterator[Callable[[str, int, int], None]]:
     if not sys.stderr.isatty():
         yield lambda what, done, of: None
         return
@@ -59,7 +79,7 @@ def loading(label: str) -> Iterator[Callable[[str, int, int], None]]:
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),
         TextColumn("{task.fields[count]}"),
         TimeRemainingColumn(),
@@ -93,11 +113,12 @@ def print_table(
     The first column is text, the others figures; those whose name begins with `wrap` may wrap.
     """
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     console = Console(width=None if sys.stdout.isatty() else 120)
     table = Table(
-        title=title,
+        title=escape(title),
         title_justify="left",
         box=None,
         header_style="bold",
@@ -108,7 +129,7 @@ def print_table(
         wraps = bool(wrap) and name.startswith(wrap)
         table.add_column(name, justify="right" if at else "left", no_wrap=not wraps)
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(escape, row))
     console.print(table)
     if foot:
-        console.print(foot, style="dim", highlight=False)
+        console.print(foot, style="dim", highlight=False, markup=False)

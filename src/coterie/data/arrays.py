@@ -10,7 +10,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coterie.data.dataset import Dataset, Ints, Values, check_dataset
+from coterie.data.dataset import CHUNK, Dataset, Ints, Values, check_dataset
 from coterie.errors import DataError
 
 NAMES = ("x", "y", "user")
@@ -20,6 +20,8 @@ CHANNELS = (1, 3, 4)
 def find_arrays(path: Path) -> list[Path]:
     """Find the one .npz, or x.npy, y.npy and perhaps user.npy in a folder."""
     if path.is_file():
+        if path.suffix == ".npy":
+            raise DataError(f"{path}: give an .npz, or the folder that x.npy and y.npy are in")
         return [path]
     found = [path / f"{name}.npy" for name in NAMES if (path / f"{name}.npy").is_file()]
     if {"x", "y"} <= {p.stem for p in found}:
@@ -34,22 +36,12 @@ def read_arrays(files: list[Path], name: str = "arrays") -> Dataset:
     """Read x (bytes or floats), y (whole numbers from 0) and user (whole numbers or names)."""
     found = _read_npz(files[0]) if files[0].suffix != ".npy" else {p.stem: _npy(p) for p in files}
     where = files[0] if len(files) == 1 else files[0].parent
-    if unknown := sorted(set(found) - set(NAMES)):
-        raise DataError(f"{where}: has {unknown[0]!r}; known are x, y and user")
-    if missing := sorted({"x", "y"} - set(found)):
-        raise DataError(f"{where}: has no {missing[0]!r}")
-    y = _whole(found["y"], f"{where}: y")
-    if y.ndim != 1 or not len(y) or len(y) != len(found["x"]):
-        raise DataError(
-            f"{where}: y must be one number for each example of x, got {list(y.shape)} for x "
-            f"{list(found['x'].shape)}"
-        )
+    if not {"x", "y"} <= set(found) <= set(NAMES):
+        has = ", ".join(map(repr, sorted(found))) or "nothing"
+        raise DataError(f"{where}: must hold 'x', 'y' and perhaps 'user', has {has}")
+    y = _labels(found["y"], found["x"], where)
     n_classes = int(y.max()) + 1
-    if y.min() < 0 or n_classes > len(y):
-        raise DataError(
-            f"{where}: labels must count from 0, got {y.min()} to {y.max()} for {len(y)} examples"
-        )
-    users, names = _users(found["user"], where) if "user" in found else (None, ())
+    users, names = _users(found["user"], len(y), where) if "user" in found else (None, ())
     read = Dataset(str(where), _values(found["x"], where), y, n_classes, users, names)
     checked = check_dataset(read)
     return Dataset(name, checked.x, y, n_classes, users, names)
@@ -59,8 +51,13 @@ def _values(x: NDArray[Any], where: Path) -> Values:
     """Return x as bytes or 32-bit floats, images as [N, channels, height, width]."""
     if x.dtype.kind == "f":
         x = x.astype(np.float32, copy=False)
+        if x.ndim > 2 and 0 <= x.min() and 1 < x.max() <= 255 and (x[:CHUNK] % 1 == 0).all():
+            raise DataError(f"{where}: x looks like pixels; store x.astype(np.uint8)")
     elif x.dtype != np.uint8:
-        raise DataError(f"{where}: x must be bytes (uint8) or floats, got {x.dtype}")
+        raise DataError(
+            f"{where}: x must be pixels, x.astype(np.uint8), or numbers, x.astype(np.float32); got "
+            f"{x.dtype}"
+        )
     if x.ndim == 4 and x.shape[-1] in CHANNELS and x.shape[1] not in CHANNELS:
         raise DataError(
             f"{where}: x looks like [N, height, width, channels], got {list(x.shape)}; store "
@@ -69,19 +66,31 @@ def _values(x: NDArray[Any], where: Path) -> Values:
     return x[:, None] if x.ndim == 3 else x
 
 
-def _whole(values: NDArray[Any], what: str) -> Ints:
-    if values.dtype.kind not in "iu":
-        raise DataError(f"{what} must be whole numbers, got {values.dtype}")
-    if values.dtype == np.uint64 and values.size and values.max() >= 2**63:
-        raise DataError(f"{what} must be below 2**63, got {values.max()}")
-    return values.astype(np.int64)
-
-
-def _users(values: NDArray[Any], where: Path) -> tuple[Ints, tuple[str, ...]]:
-    if values.dtype.kind not in "iuU" or values.ndim != 1:
+def _labels(y: NDArray[Any], x: NDArray[Any], where: Path) -> Ints:
+    """Return y as whole numbers 0 to C-1, each of which there is."""
+    if x.ndim == 0 or not len(x):
+        raise DataError(f"{where}: x has no examples, got {list(x.shape)}")
+    if y.shape != x.shape[:1]:
         raise DataError(
-            f"{where}: user must be one whole number or name for each example, got {values.dtype} "
-            f"{list(values.shape)}"
+            f"{where}: y must be one number for each example of x, [{len(x)}], got {list(y.shape)}"
+        )
+    known, numbers = np.unique(y, return_inverse=True)
+    if y.dtype.kind not in "iu" or not np.array_equal(known, np.arange(len(known))):
+        few = ", ".join(str(v) for v in known[:4].tolist()) + (", ..." if len(known) > 4 else "")
+        raise DataError(
+            f"{where}: labels must be whole numbers from 0 without gaps, got {few}; store "
+            "np.unique(y, return_inverse=True)[1]"
+        )
+    if len(known) < 2:
+        raise DataError(f"{where}: all labels are {known[0]}; there must be two classes or more")
+    return numbers.astype(np.int64)
+
+
+def _users(values: NDArray[Any], n: int, where: Path) -> tuple[Ints, tuple[str, ...]]:
+    if values.dtype.kind not in "iuU" or values.shape != (n,):
+        raise DataError(
+            f"{where}: user must be a whole number or name for each example of x, [{n}], got "
+            f"{values.dtype} {list(values.shape)}"
         )
     known, numbers = np.unique(values, return_inverse=True)
     return numbers.astype(np.int64), tuple(str(name) for name in known)
@@ -95,11 +104,15 @@ def _npy(path: Path) -> NDArray[Any]:
 
 def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
     """Read the arrays of an .npz, each refused if its header claims more than its member holds."""
-    found = {}
+    found: dict[str, NDArray[Any]] = {}
     with _reading(path), zipfile.ZipFile(path) as archive:
         for member in archive.infolist():
+            if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise ValueError(f"{member.filename} is packed in a way that NumPy does not use")
+            if member.filename.removesuffix(".npy") in found:
+                raise ValueError(f"{member.filename} is there twice")
             with archive.open(member) as file:
-                size = _claimed_bytes(file)
+                size = _claimed_bytes(file, member.filename)
                 room = member.file_size - file.tell()
             if size != room:
                 raise ValueError(f"{member.filename} claims {size:,} bytes and has {room:,}")
@@ -110,7 +123,7 @@ def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
     return found
 
 
-def _claimed_bytes(file: IO[bytes]) -> int:
+def _claimed_bytes(file: IO[bytes], name: str) -> int:
     """Read an .npy header and return how many bytes of array must follow."""
     version = np.lib.format.read_magic(file)
     if version == (1, 0):
@@ -119,6 +132,8 @@ def _claimed_bytes(file: IO[bytes]) -> int:
         shape, _, dtype = np.lib.format.read_array_header_2_0(file)
     else:
         raise ValueError(f"version {version} of .npy is not known")
+    if dtype.hasobject:
+        raise ValueError(f"{name} holds Python objects; store numbers, or text as dtype str")
     size = int(dtype.itemsize)
     for length in shape:
         size *= int(length)

@@ -15,6 +15,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -22,12 +23,13 @@ import numpy as np
 import platformdirs
 from numpy.typing import NDArray
 
-from coterie.data.dataset import Dataset, Progress, Room, Tick
+from coterie.data.dataset import Dataset, Progress, Room, Tick, check_dataset, check_labels
 from coterie.data.files import file_sha256
 from coterie.errors import DataError
 
 FORM = "coterie decoded 1"  # changes when a reader decodes the same files to other arrays
 KEY = ".coterie-key"  # in a source that coterie made: the sha256 its arrays are under
+SCRATCH = ".new-"
 Reader = Callable[[list[Path], Room, Tick], Dataset]
 
 
@@ -38,34 +40,46 @@ def cache_folder() -> Path:
 
 
 def open_kept(name: str, source: Path) -> Dataset | None:
-    """Open the arrays of a source that `import` or `fetch` made, if it is one and they are there.
+    """Open the arrays of what `import` or `fetch` put in place, if this is it and they are there.
 
     Its files are not even listed: the folder is coterie's own, and says which arrays are its.
     """
-    key = kept_key(source)
+    key = kept_key(name) if source == source_folder(name) else None
     return _open(cache_folder() / name / "decoded" / key) if key else None
 
 
-def kept_key(source: Path) -> str | None:
-    """Return the key of a source that coterie made; any other folder has none."""
-    return _read_key(source / KEY)
+def source_folder(name: str) -> Path:
+    """Return where the original files of a dataset go."""
+    return cache_folder() / name / "source"
+
+
+def kept_key(name: str) -> str | None:
+    """Return the key of the files that `import` or `fetch` put in place."""
+    return _read_key(source_folder(name) / KEY)
 
 
 def load_cached(
-    name: str, top: Path, files: list[Path], read: Reader, progress: Progress, key: str | None
+    name: str,
+    top: Path,
+    files: list[Path],
+    read: Reader,
+    progress: Progress,
+    key: str | None = None,
 ) -> Dataset:
     """Load what was decoded from these files before, or decode and keep it.
 
-    Without a key the files are hashed, unless `stat` says that they are as they were.
+    Without a key that was just computed from the files they are hashed, unless `stat` says that
+    they are as they were.
     """
     home = cache_folder() / name / "decoded"
-    key = key or _remembered_key(home / "seen", top, files, progress)
+    before = _stamp(files)
+    key = key or _remembered_key(home / "seen" / before, top, files, progress)
     if (there := _open(home / key)) is not None:
         return there
     tick = partial(progress, "decoding")
     try:
         home.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(dir=home, prefix=".new-"))
+        scratch = Path(tempfile.mkdtemp(dir=home, prefix=SCRATCH))
     except OSError as error:
         logging.getLogger("coterie").warning(
             "%s: cannot be written (%s), so %s is decoded anew every time; set $COTERIE_DATA",
@@ -73,17 +87,27 @@ def load_cached(
             error.strerror,
             name,
         )
-        return read(files, np.empty, tick)
+        return _checked(read(files, np.empty, tick), top)
     try:
-        _save(read(files, partial(_room, scratch), tick), scratch)
+        made = _checked(read(files, partial(_room, scratch), tick), top)
+        if _stamp(files) != before:
+            raise DataError(f"{top}: changed while it was read; try again")
+        _save(made, scratch)
         _keep(scratch, home / key)
     except OSError as error:
         raise DataError(f"{home}: cannot be written ({error.strerror or error})") from error
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     kept = _open(home / key)
-    assert kept is not None, "what was just written can be read"
+    if kept is None:
+        raise DataError(f"{home}: was changed by another process; try again")
     return kept
+
+
+def _checked(dataset: Dataset, top: Path) -> Dataset:
+    """Check what a reader made; it is called after its files for the message."""
+    check_dataset(replace(dataset, name=str(top)))
+    return dataset
 
 
 def content_key(top: Path, files: list[Path], progress: Progress) -> str:
@@ -97,14 +121,13 @@ def content_key(top: Path, files: list[Path], progress: Progress) -> str:
     return digest.hexdigest()
 
 
-def _remembered_key(home: Path, top: Path, files: list[Path], progress: Progress) -> str:
+def _remembered_key(seen: Path, top: Path, files: list[Path], progress: Progress) -> str:
     """Return the files' key, hashing them only if they are not as they were when seen before."""
-    seen = home / _stamp(files)
     if key := _read_key(seen):
         return key
     key = content_key(top, files, progress)
     with suppress(OSError):  # without it the files are only hashed again
-        home.mkdir(parents=True, exist_ok=True)
+        seen.parent.mkdir(parents=True, exist_ok=True)
         with _scratch_file(seen) as scratch:
             scratch.write_text(key, encoding="ascii")
     return key
@@ -121,7 +144,7 @@ def _read_key(path: Path) -> str | None:
 @contextmanager
 def _scratch_file(target: Path) -> Iterator[Path]:
     """Give a temporary path beside the target that takes its place at the end, or is removed."""
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=".new-")
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=SCRATCH)
     os.close(handle)
     try:
         yield Path(name)
@@ -143,8 +166,13 @@ def _stamp(files: list[Path]) -> str:
 
 
 def _room(folder: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    """Make an array on disk for x."""
-    return np.lib.format.open_memmap(folder / "x.npy", mode="w+", dtype=np.uint8, shape=shape)
+    """Make an array on disk for x, with its blocks, so that a full disk is an error here."""
+    path = folder / "x.npy"
+    x = np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=shape)
+    if hasattr(os, "posix_fallocate"):
+        with path.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    return x
 
 
 def _save(dataset: Dataset, folder: Path) -> None:
@@ -170,13 +198,15 @@ def _keep(scratch: Path, folder: Path) -> None:
     for path in scratch.iterdir():
         with path.open("rb") as file:
             os.fsync(file.fileno())
-    if folder.exists() and _open(folder) is None:
-        shutil.rmtree(folder)
-    try:
-        scratch.rename(folder)
-    except OSError:
-        if _open(folder) is None:
-            raise
+    for _ in range(2):
+        if _open(folder) is not None:
+            return
+        with suppress(OSError):  # there is none, or another process was first
+            folder.rename(scratch.with_name(f"{scratch.name}-broken"))
+        shutil.rmtree(scratch.with_name(f"{scratch.name}-broken"), ignore_errors=True)
+        with suppress(OSError):
+            scratch.rename(folder)
+            return
 
 
 def _open(folder: Path) -> Dataset | None:
@@ -191,6 +221,7 @@ def _open(folder: Path) -> Dataset | None:
         names = tuple(map(str, about["user_names"]))
         whole &= users is None or len(users) == len(x)
         n_classes, name = int(about["n_classes"]), str(about["name"])
-    except (OSError, ValueError, KeyError, TypeError, EOFError):
+        check_labels(y, n_classes, folder)
+    except (OSError, ValueError, KeyError, TypeError, EOFError, DataError):
         return None
     return Dataset(name, x, y, n_classes, users, names) if whole else None

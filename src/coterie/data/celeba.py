@@ -31,7 +31,7 @@ def find_celeba(folder: Path) -> list[Path]:
     """Find the two lists, then every picture in the order of its name."""
     found: dict[str, list[Path]] = {IDENTITIES: [], ATTRIBUTES: [], IMAGES: []}
     pictures: list[str] = []
-    for at, _, names in os.walk(folder):  # once, as there are 200,000 files
+    for at, _, names in os.walk(folder, followlinks=True):  # once, as there are 200,000 files
         here = Path(at)
         for name in {IDENTITIES, ATTRIBUTES}.intersection(names):
             found[name].append(here / name)
@@ -85,7 +85,7 @@ def _read_identities(path: Path) -> dict[str, int]:
     found: dict[str, int] = {}
     for number, line in _lines(path):
         words = line.split()
-        if len(words) != 2 or not words[1].isascii() or not words[1].isdigit() or len(words[1]) > 9:
+        if len(words) != 2 or not _is_number(words[1]):
             raise DataError(f"{path}: line {number} must be a picture and a number, got {line!r}")
         _add(found, words[0], int(words[1]), path, number)
     return found
@@ -96,7 +96,7 @@ def _read_label(path: Path) -> dict[str, int]:
     lines = _lines(path)
     (_, count), (_, header) = (*islice(lines, 2), (1, ""), (2, ""))[:2]
     names = header.split()
-    if not count.strip().isdigit() or len(names) != N_ATTRIBUTES or LABEL not in names:
+    if not _is_number(count.strip()) or len(names) != N_ATTRIBUTES or LABEL not in names:
         raise DataError(f"{path}: must begin with a count and {N_ATTRIBUTES} names, {LABEL!r} too")
     column = 1 + names.index(LABEL)
     found: dict[str, int] = {}
@@ -111,6 +111,10 @@ def _read_label(path: Path) -> dict[str, int]:
     if len(found) != int(count):
         raise DataError(f"{path}: says {count.strip()} pictures, has {len(found)}")
     return found
+
+
+def _is_number(word: str) -> bool:
+    return word.isascii() and word.isdigit() and len(word) <= 9
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:

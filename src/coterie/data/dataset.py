@@ -15,6 +15,7 @@ Progress = Callable[[str, int, int], None]  # the same, and of what
 Room = Callable[[tuple[int, ...]], NDArray[np.uint8]]  # makes the array for pictures
 
 SPLIT = (3, 1, 1)
+MOST_CLASSES = 1_000_000
 CHUNK = 65_536  # examples looked at together where all are checked
 
 
@@ -88,19 +89,23 @@ def sample(dataset: Dataset, share: float, rng: np.random.Generator) -> Ints:
         return np.arange(total)
     if dataset.users is None:
         return np.sort(rng.permutation(total)[:wanted])
-    sizes = np.bincount(dataset.users)
-    order = rng.permutation(np.flatnonzero(sizes))
+    users, sizes = np.unique(dataset.users, return_counts=True)
+    order = rng.permutation(len(users))
     nearest = np.argmin(np.abs(np.cumsum(sizes[order]) - wanted))
-    chosen = order[: nearest + 1]
+    chosen = users[order[: nearest + 1]]
     return np.flatnonzero(np.isin(dataset.users, chosen))
 
 
 def check_dataset(dataset: Dataset) -> Dataset:
     """Return a dataset that is what it says, or say what is wrong with it."""
     x, y, users, name = dataset.x, dataset.y, dataset.users, dataset.name
+    for what, values in (("x", x), ("y", y), ("users", users)):
+        if not isinstance(values, np.ndarray) and (what != "users" or values is not None):
+            raise DataError(f"{name}: {what} must be a NumPy array, got {type(values).__name__}")
     if x.dtype not in (np.uint8, np.float32) or x.ndim < 2 or not x.size:
         raise DataError(
-            f"{name}: x must be bytes or 32-bit floats [N, ...], got {x.dtype} {list(x.shape)}"
+            f"{name}: x must be pixels (uint8) or numbers (float32) [N, ...], got {x.dtype} "
+            f"{list(x.shape)}"
         )
     for what, values in (("y", y), ("users", users)):
         if values is not None and (values.dtype != np.int64 or values.shape != x.shape[:1]):
@@ -108,9 +113,19 @@ def check_dataset(dataset: Dataset) -> Dataset:
                 f"{name}: {what} must be {len(x)} whole numbers (int64), one for each example of "
                 f"x, got {values.dtype} {list(values.shape)}"
             )
+    if type(dataset.n_classes) is not int or not 1 <= dataset.n_classes <= MOST_CLASSES:
+        raise DataError(
+            f"{name}: n_classes must be a whole number up to {MOST_CLASSES:,}, got "
+            f"{dataset.n_classes!r}"
+        )
     check_labels(y, dataset.n_classes, name)
-    if users is not None and users.min() < 0:
-        raise DataError(f"{name}: users must be >= 0, got {users.min()}")
+    if users is not None:
+        most = len(dataset.user_names) - 1 if dataset.user_names else users.max()
+        if users.min() < 0 or users.max() > most:
+            raise DataError(
+                f"{name}: users must be numbers of user_names, 0 to {most}, got {users.min()} to "
+                f"{users.max()}"
+            )
     if x.dtype == np.float32:
         for start in range(0, len(x), CHUNK):
             if not np.isfinite(x[start : start + CHUNK]).all():

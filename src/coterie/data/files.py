@@ -50,7 +50,7 @@ def at_most(path: Path, size: int) -> bytes:
     """Read no more than so many bytes of a file's unpacked content."""
     if not is_gzip(path):
         return _reading(path, lambda: _first(path, size))
-    return _reading(path, lambda: _gunzip(path.read_bytes(), size))
+    return _reading(path, lambda: _gunzip(path, size))
 
 
 def content_sha256(path: Path) -> str:
@@ -91,16 +91,24 @@ def find_one(folder: Path, *names: str) -> Path:
     raise DataError(f"{folder}: no {' or '.join(names)} in it")
 
 
-def _gunzip(raw: bytes, most: int) -> bytes:
-    """Unpack all members of a gzip file, at most so many bytes."""
-    pieces, room = [], most
-    while raw and room > 0:
-        stream = zlib.decompressobj(wbits=31)
-        pieces.append(stream.decompress(raw, room))
-        room -= len(pieces[-1])
-        if not stream.eof and room > 0:
-            raise EOFError("the gzip file is cut off")
-        raw = stream.unused_data.lstrip(b"\0")
+def _gunzip(path: Path, most: int) -> bytes:
+    """Unpack all members of a gzip file, at most so many bytes, without a copy for each member."""
+    pieces: list[bytes] = []
+    room, stream, between = most, zlib.decompressobj(wbits=31), True
+    with path.open("rb") as file:
+        while room > 0 and (raw := file.read(PIECE)):
+            while raw and room > 0:
+                raw = raw.lstrip(b"\0") if between else raw  # padding is allowed after a member
+                if not raw:
+                    break
+                pieces.append(stream.decompress(raw, room))
+                room -= len(pieces[-1])
+                between = stream.eof
+                raw = stream.unused_data if between else stream.unconsumed_tail
+                if between:
+                    stream = zlib.decompressobj(wbits=31)
+    if room > 0 and not between:
+        raise EOFError("the gzip file is cut off")
     return b"".join(pieces)
 
 

@@ -32,7 +32,7 @@ def read_idx_pairs(
     labels: list[Ints] = []
     for image_file, label_file in zip(files[::2], files[1::2], strict=True):
         x, y = read_idx(image_file), read_idx(label_file)
-        if x.ndim != 3 or y.ndim != 1 or len(x) != len(y) or not len(x):
+        if x.ndim != 3 or y.ndim != 1 or len(x) != len(y) or not x.size:
             raise DataError(
                 f"{image_file}: has images {list(x.shape)}, but {label_file.name} has labels "
                 f"{list(y.shape)}; there must be as many"

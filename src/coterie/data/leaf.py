@@ -7,10 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coterie.data.dataset import Ints, Tick, check_labels
-from coterie.data.files import unpacked
+from coterie.data.files import content_sha256, unpacked
 from coterie.errors import DataError
 
-MOST_JSON_BYTES = 4 << 30  # LEAF writes FEMNIST in files of about 300 MB
+MOST_JSON_BYTES = 1 << 29  # LEAF writes FEMNIST in files of about 120 MB
+PARTS = ("train", "test")
 PIXEL_ERROR = 1e-3  # of a byte
 
 
@@ -27,10 +28,17 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def find_leaf(folder: Path) -> list[Path]:
-    """Find every .json and .json.gz below a folder, usually in its train and test."""
+    """Find the .json and .json.gz in LEAF's train and test below a folder, or else in one folder.
+
+    LEAF leaves the same examples in other folders beside these, such as all_data.
+    """
     files = sorted(p for p in folder.rglob("*.json*") if p.is_file() and _is_json(p))
+    files = [p for p in files if p.parent.name in PARTS] or files
     if not files:
         raise DataError(f"{folder}: no .json or .json.gz of LEAF's in it")
+    folders = sorted({p.parent for p in files})
+    if len(folders) > (2 if folders[0].name in PARTS else 1):
+        raise DataError(f"{folder}: has files in {folders[0]} and {folders[1]}; give one of them")
     twice = [p for p in files if p.suffix == ".gz" and p.with_suffix("") in files]
     if twice:
         raise DataError(f"{twice[0]}: is there unpacked as well; keep one")
@@ -50,8 +58,11 @@ def read_leaf(
     """
     xs, ys, owners = [], [], []
     number_of: dict[str, int] = {}
+    same: dict[str, Path] = {}
     for done, path in enumerate(files):
         tick(done, len(files))
+        if (other := same.setdefault(content_sha256(path), path)) != path:
+            raise DataError(f"{path}: is the same as {other}; keep one")
         content = _decode(path)
         for user in content.users:
             part = content.user_data[user]

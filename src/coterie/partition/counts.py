@@ -43,11 +43,13 @@ def draw(
     mean: float, lo: float, hi: float, size: int, spread: Spread, rng: np.random.Generator
 ) -> Floats:
     """Draw counts around mean within [lo, hi]; the normal is cut evenly, to keep its mean."""
-    above = max(mean - lo, 0.0)
     if spread.kind == "exponential":
-        return np.minimum(lo + rng.exponential(above, size), hi)
+        return np.minimum(lo + rng.exponential(max(mean - lo, 0.0), size), hi)
     if spread.kind == "lognormal":
-        return np.minimum(lo + above * rng.lognormal(-(spread.sd**2) / 2, spread.sd, size), hi)
+        log = spread.sd * rng.standard_normal(size)
+        weights: Floats = np.exp(log - log.max())  # the largest is 1, so that no SD overflows
+        drawn: Floats = np.clip(mean * weights / weights.mean(), lo, hi)
+        return drawn
     half = max(min(mean - lo, hi - mean), 0.0)
     if half == 0 or spread.sd == 0:
         return np.full(size, mean)

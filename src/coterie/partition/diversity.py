@@ -65,12 +65,13 @@ def _classes_of_edges(
     if total < n_classes:
         raise PartitionError(
             f"{len(nodes)} edges with {per_edge:g} classes each cannot hold all {n_classes} "
-            f"classes; use at least {int(np.ceil(n_classes / per_edge))} edges or a wider edge type"
+            f"classes; use at least {int(np.ceil(n_classes / per_edge))} edges or another "
+            "partition.kind"
         )
     if total > most.sum():
         raise PartitionError(
             f"edges of {nodes.min()} to {nodes.max()} nodes with {per_node:g} classes a node "
-            f"cannot hold {per_edge:g} classes an edge; use more nodes or a wider node type"
+            f"cannot hold {per_edge:g} classes an edge; use more nodes or another partition.kind"
         )
     drawn = draw(per_edge, 1, n_classes, len(nodes), spread, rng)
     counts = fit_counts(drawn, total, 1, most)

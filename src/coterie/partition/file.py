@@ -20,28 +20,44 @@ def from_file(examples: Examples, rule: Rule, rng: np.random.Generator) -> Dealt
     if not rule.file:
         raise PartitionError("partition 'file' needs partition.file, a .csv or .parquet")
     columns = read_columns(path)
-    numbers = _whole(columns["example"], path)
-    wanted = examples.numbers if examples.numbers is not None else np.arange(len(examples.y))
-    order = np.argsort(numbers, kind="stable")
-    ordered = numbers[order]
-    if (again := np.flatnonzero(np.diff(ordered) == 0)).size:
-        raise PartitionError(f"{path}: example {ordered[again[0]]} is there twice")
-    at = np.searchsorted(ordered, wanted)
-    missing = np.flatnonzero(ordered[np.minimum(at, len(ordered) - 1)] != wanted)
-    if missing.size:
-        raise PartitionError(
-            f"{path}: example {wanted[missing[0]]} is missing; every example needs a row"
-        )
+    order = _order(_whole(columns["example"], path), examples, path)
     names, node_of_row = _numbered(columns["node"])
-    node_of = node_of_row[order][at]
+    wanted = examples.numbers if examples.numbers is not None else np.arange(len(examples.y))
+    node_of = node_of_row[order[wanted]]
     if (empty := np.setdiff1d(np.arange(len(names)), node_of)).size:
         raise PartitionError(
             f"{path}: node {names[empty[0]]!r} has no training example after the 3:1:1 split; "
             "give it more examples, or merge it with another"
         )
-    edge_of = _edges(columns, node_of_row, names, path) if "edge" in columns else None
+    edge_names: tuple[str, ...] = ()
+    edge_of = None
+    if "edge" in columns:
+        edge_names, edge_of = _edges(columns, node_of_row, names, path)
+        if rule.placement != "paper":
+            raise PartitionError(
+                f"{path}: says the edges, so that placement must be 'paper', got {rule.placement!r}"
+            )
     _check_counts(rule, len(names), edge_of, path)
-    return Dealt(node_of, edge_of, names)
+    return Dealt(node_of, edge_of, names, edge_names)
+
+
+def _order(numbers: Ints, examples: Examples, path: Path) -> Ints:
+    """Row of every example of the dataset; each must have one, whichever are dealt this time."""
+    total = examples.total if examples.total is not None else len(examples.y)
+    outside = numbers[(numbers < 0) | (numbers >= total)]
+    if len(outside):
+        raise PartitionError(
+            f"{path}: example {outside[0]} is not in the data, which counts from 0 to {total - 1}"
+        )
+    rows = np.bincount(numbers, minlength=total)
+    if rows.max() > 1:
+        raise PartitionError(f"{path}: example {rows.argmax()} is there twice")
+    if rows.min() == 0:
+        raise PartitionError(
+            f"{path}: example {rows.argmin()} is missing, and {(rows == 0).sum() - 1:,} more; "
+            f"every example needs a row, counted from 0 to {total - 1}"
+        )
+    return np.argsort(numbers)
 
 
 def read_columns(path: Path) -> Columns:
@@ -59,11 +75,14 @@ def read_columns(path: Path) -> Columns:
         columns = _read_csv(path)
     if not NEEDED <= set(columns) <= KNOWN:
         raise PartitionError(
-            f"{path}: columns must be example, node and perhaps edge, got "
+            f"{path}: columns must be example, node and perhaps edge, separated by commas, got "
             f"{', '.join(map(repr, columns)) or 'none'}"
         )
     if not len(columns["example"]):
         raise PartitionError(f"{path}: has no rows")
+    for name, values in columns.items():
+        if (gap := next((i for i, v in enumerate(values) if not v.strip()), None)) is not None:
+            raise PartitionError(f"{path}: row {gap + 1} has no {name}")
     return columns
 
 
@@ -106,8 +125,10 @@ def _numbered(values: Sequence[str]) -> tuple[tuple[str, ...], Ints]:
     return names, np.array([number[value.strip()] for value in values], dtype=np.int64)
 
 
-def _edges(columns: Columns, node_of_row: Ints, names: tuple[str, ...], path: Path) -> Ints:
-    """Edge of every node; a node under two is refused."""
+def _edges(
+    columns: Columns, node_of_row: Ints, names: tuple[str, ...], path: Path
+) -> tuple[tuple[str, ...], Ints]:
+    """Names of the edges, and the edge of every node; a node under two is refused."""
     edge_names, edge_of_row = _numbered(columns["edge"])
     edge_of = np.empty(len(names), dtype=np.int64)
     edge_of[node_of_row] = edge_of_row
@@ -115,7 +136,7 @@ def _edges(columns: Columns, node_of_row: Ints, names: tuple[str, ...], path: Pa
         node = node_of_row[torn[0]]
         one, other = edge_names[edge_of_row[torn[0]]], edge_names[edge_of[node]]
         raise PartitionError(f"{path}: node {names[node]!r} is under edge {one!r} and {other!r}")
-    return edge_of
+    return edge_names, edge_of
 
 
 def _check_counts(rule: Rule, n: int, edge_of: Ints | None, path: Path) -> None:

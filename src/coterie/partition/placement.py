@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from coterie.partition.values import Ints, Placement
+from coterie.partition.measure import emd, pooled
+from coterie.partition.values import Floats, Ints, Placement
 
 
 def place(num_nodes: int, num_edges: int) -> Ints:
@@ -22,17 +23,37 @@ def place_by(
     if placement == "random":
         return rng.permutation(in_order)
     if placement == "by_similarity":
-        edge_of = np.empty_like(in_order)
-        edge_of[alike(class_counts)] = np.sort(in_order)
-        return edge_of
+        gathered = alike(class_counts, in_order)
+        return max(in_order, gathered, key=lambda edge_of: _distance(class_counts, edge_of))
     return in_order
 
 
-def alike(class_counts: Ints) -> Ints:
-    """Order nodes so that neighbours hold the same classes: by their largest class, then the next.
+def alike(class_counts: Ints, in_order: Ints) -> Ints:
+    """Fill one edge after the other: a node far from the whole, then those most like it.
 
-    >>> alike(np.array([[9, 1, 0], [0, 1, 9], [8, 0, 2], [0, 5, 0]])).tolist()
-    [0, 2, 3, 1]
+    >>> counts = np.array([[9, 1], [0, 9], [8, 2], [0, 5]])
+    >>> alike(counts, np.array([0, 0, 1, 1])).tolist()
+    [1, 0, 1, 0]
     """
-    ranked = np.argsort(-class_counts, axis=1, kind="stable")  # [n, C] classes, most held first
-    return np.lexsort(ranked.T[::-1])
+    shares = class_counts / class_counts.sum(axis=1, keepdims=True)
+    whole = class_counts.sum(axis=0) / class_counts.sum()
+    far = _l1(shares, whole)
+    edge_of = np.full(len(in_order), -1, dtype=np.int64)
+    for edge, size in enumerate(np.bincount(in_order)):
+        free = np.flatnonzero(edge_of < 0)
+        seed = free[np.argmax(far[free])]
+        nearest = np.argsort(_l1(shares[free], shares[seed]), kind="stable")[:size]
+        edge_of[free[nearest]] = edge
+    return edge_of
+
+
+def _distance(class_counts: Ints, edge_of: Ints) -> float:
+    """Mean distance of the edges to the whole, weighted by examples."""
+    edges = pooled(class_counts, edge_of)
+    return float(emd(edges) @ edges.sum(axis=1))
+
+
+def _l1(shares: Floats, other: Floats) -> Floats:
+    """Distances to 12 digits, so that equal nodes are equal on every machine."""
+    distances: Floats = np.abs(shares - other).sum(axis=1).round(12)
+    return distances

@@ -15,13 +15,13 @@ Placement = Literal["paper", "random", "by_similarity"]
 PLACEMENTS: dict[Placement, str] = {
     "paper": "as the edge diversity says; without one, in the order of the nodes",
     "random": "anywhere",
-    "by_similarity": "nodes with the same main classes together: the worst case",
+    "by_similarity": "nodes that hold the same classes together: about the worst case",
 }
 
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """Example numbers of each node, the edge each node sits under, and the nodes' names if any.
+    """Example numbers of each node, the edge each node sits under, and their names if any.
 
     >>> part = Partition((np.array([0, 3]), np.array([1])), np.array([0, 1]))
     >>> part.p.round(2).tolist()
@@ -31,6 +31,7 @@ class Partition:
     indices: tuple[Ints, ...]
     edge_of: Ints
     names: tuple[str, ...] = ()
+    edge_names: tuple[str, ...] = ()
 
     @cached_property
     def sizes(self) -> Ints:
@@ -60,13 +61,15 @@ class Spread:
 class Examples:
     """What is dealt: labels y [N], and where known users [N], each a number into user_names.
 
-    `numbers` [N] are the examples' numbers in the whole dataset, of which these may be a part.
+    `numbers` [N] are the examples' numbers in the whole dataset of `total`, of which these may be
+    a part.
     """
 
     y: Ints
     users: Ints | None = None
     user_names: tuple[str, ...] = ()
     numbers: Ints | None = None
+    total: int | None = None
 
 
 @dataclass(frozen=True)
@@ -102,3 +105,4 @@ class Dealt:
     node_of: Ints
     edge_of: Ints | None = None
     names: tuple[str, ...] = ()
+    edge_names: tuple[str, ...] = ()

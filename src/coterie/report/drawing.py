@@ -75,11 +75,13 @@ def draw_shares(axis: Any, counts: Ints) -> Any:
     whole = np.maximum(counts.sum(axis=0), 1) / counts.sum()
     axis.set_xlabel("class")
     axis.tick_params(labelsize=7)
-    return axis.imshow(share / whole, cmap="PuOr", vmin=0, vmax=2, aspect="auto")
+    return axis.imshow(
+        share / whole, cmap="PuOr", vmin=0, vmax=2, aspect="auto", interpolation="none"
+    )
 
 
 def draw_scale(figure: Any, drawn: Any, axes: Any) -> None:
     """Add the colour bar of `draw_shares`."""
     bar = figure.colorbar(drawn, ax=axes, pad=0.02, extend="max")
     bar.ax.tick_params(labelsize=7)
-    bar.set_label("share / share in the whole", fontsize=7)
+    bar.set_label("share / share in the whole\n(brown: lacks the class)", fontsize=7)
