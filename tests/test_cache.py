@@ -15,12 +15,6 @@ from coterie.errors import DataError
 from datafiles import leaf_content, tree, write_celeba, write_leaf, write_mnist
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("COTERIE_DATA", str(tmp_path / "cache"))
-    return tmp_path / "cache"
-
-
 class Counter:
     """Counts what is reported as progress."""
 
@@ -134,6 +128,22 @@ def test_bad_files_leave_no_trace_of_arrays(tmp_path: Path, cache: Path) -> None
     with pytest.raises(DataError, match=r"000004\.jpg"):
         load("celeba", broken)
     assert not [p for p in tree(cache) if p.endswith(".npy")]
+
+
+def test_a_full_disk_is_an_error_and_leaves_nothing(tmp_path: Path, cache: Path) -> None:
+    """A limit on the size of files stands in for a full disk, in a process of its own."""
+    source = write_celeba(tmp_path / "celeba", {1: 10})
+    code = (
+        "import resource, sys; from pathlib import Path; from coterie.data import load; "
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)); "
+        "load('celeba', Path(sys.argv[1]))"
+    )
+    command = [sys.executable, "-c", code, str(source)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "DataError" in done.stderr
+    assert "cannot be written" in done.stderr
+    assert not [p for p in tree(cache) if ".new" in p or p.endswith(".npy")]
 
 
 def test_a_cache_that_cannot_be_written_is_done_without(

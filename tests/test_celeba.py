@@ -44,8 +44,8 @@ def test_celeba_in_its_official_layout_is_read_as_leaf_reads_it(tmp_path: Path) 
         ("empty", r"list_attr_celeba\.txt: must begin with a count and 40 names"),
         ("binary", r"identity_CelebA\.txt: not a text file"),
         ("few", "nobody has 5 pictures or more"),
-        ("no list", r"no identity_CelebA\.txt in it"),
-        ("no folder", "no folder img_align_celeba with .jpg files in it"),
+        ("no list", r"has no identity_CelebA\.txt in it"),
+        ("no folder", "has no img_align_celeba in it; img_align_celeba is a folder"),
     ],
 )
 def test_celeba_that_does_not_fit_together_is_refused(

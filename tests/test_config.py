@@ -136,6 +136,34 @@ def test_a_file_that_is_no_experiment_is_refused(
         load_experiment(path)
 
 
+@pytest.mark.parametrize(
+    ("word", "says"),
+    [
+        ("seed", "did you mean 'seed'"),
+        ("num_partitions", "did you mean 'partition.num_nodes'"),
+        ("num_classes_per_partition", "did you mean 'partition.classes_per_node'"),
+        ("partitioner", "did you mean 'partition.kind'"),
+        ("partition_by", "split by label, or by user"),
+        ("shard_size", "set partition.shards_per_node"),
+        ("group_size", "set partition.num_nodes"),
+        ("self-balancing", "not offered"),
+    ],
+)
+def test_what_flwr_datasets_calls_it_is_pointed_to(word: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        make_config({"partition": {word: 1}})
+
+
+def test_few_nodes_have_few_edges_unless_told_and_users_are_counted_later() -> None:
+    content = {"num_nodes": 4, "kind": "iid"}
+    few = make_config({"partition": content, "algorithm": {"num_groups": 2}})
+    assert few.partition.num_edges == 4
+    natural = make_config({"partition": {"kind": "natural"}})
+    assert (natural.partition.num_nodes, natural.partition.num_edges) == ("auto", "auto")
+    default = make_config({})
+    assert (default.partition.num_nodes, default.partition.num_edges) == (100, 10)
+
+
 def test_every_setting_says_what_it_is() -> None:
     assert all(about for _, _, about, _ in settings())
     assert len(settings()) > 30

@@ -73,6 +73,8 @@ def test_only_the_examples_that_are_dealt_are_looked_up(tmp_path: Path) -> None:
         ("example,node\n0,a\n1,a\n2,a\n-1,a\n", "example -1 is not in the data"),
         ("example,node\n0,a\n1, \n2,a\n3,a\n", "row 2 has no node"),
         ("example;node\n0;a\n", "separated by commas, got 'example;node'"),
+        ("example,node\n5_99,a\n", "example must be a whole number, got '5_99'"),
+        ("example,node\n-3,a\nabc,a\n", "example must be a whole number, got 'abc'"),
         ("example,node\nx,a\n", "example must be a whole number, got 'x'"),
         ("example,node\n99999999999999999999,a\n", "example must be a whole number, got '999"),
         (CSV.replace("2,b,x", "2,b,y"), "node 'b' is under edge 'x' and 'y'"),
@@ -102,7 +104,9 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         deal(tmp_path / "cut")
     parquet.write_table(pa.table({"example": [0, None], "node": ["a", "b"]}), tmp_path / "gaps")
     with pytest.raises(PartitionError, match="has empty values"):
-        deal(tmp_path / "gaps")
+        deal(tmp_path / "gaps", 2)
+    with pytest.raises(PartitionError, match="has 2 rows for 9 examples; one for each"):
+        deal(tmp_path / "gaps", 9)
     with pytest.raises(PartitionError, match="has 3 for num_nodes, got num_nodes = 2; use 'auto'"):
         deal(as_csv(tmp_path / "f.csv"), num_nodes=2)
 

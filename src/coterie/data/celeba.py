@@ -39,10 +39,11 @@ def find_celeba(folder: Path) -> list[Path]:
         if here.name == IMAGES and jpegs:
             found[IMAGES].append(here)
             pictures = sorted(jpegs)
-    for name, places in found.items():
-        if not places:
-            what = f"folder {name} with .jpg files" if name == IMAGES else name
-            raise DataError(f"{folder}: no {what} in it")
+    if missing := [name for name, places in found.items() if not places]:
+        raise DataError(
+            f"{folder}: has no {', '.join(missing)} in it; {IMAGES} is a folder of .jpg files"
+        )
+    for places in found.values():
         if len(places) > 1:
             raise DataError(f"{folder}: has both {places[0]} and {places[1]}; keep one")
     (identities,), (attributes,), (images,) = found.values()

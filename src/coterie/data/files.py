@@ -80,15 +80,21 @@ def file_sha256(path: Path) -> str:
     return _reading(path, read)
 
 
-def find_one(folder: Path, *names: str) -> Path:
-    """Find the one file below a folder that has one of the names; an earlier name goes first."""
-    for name in names:
-        found = sorted(p for p in folder.rglob(name) if p.is_file())
-        if len(found) > 1:
-            raise DataError(f"{folder}: has both {found[0]} and {found[1]}; keep one")
-        if found:
-            return found[0]
-    raise DataError(f"{folder}: no {' or '.join(names)} in it")
+def find_all(folder: Path, wanted: dict[str, tuple[str, ...]]) -> list[Path]:
+    """Find one file for each entry below a folder, by its names, of which an earlier goes first."""
+    places: dict[str, list[Path]] = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            places.setdefault(path.name, []).append(path)
+    found = [
+        next((places[name] for name in names if name in places), []) for names in wanted.values()
+    ]
+    if missing := [what for what, there in zip(wanted, found, strict=True) if not there]:
+        raise DataError(f"{folder}: has no {', '.join(missing)} (or .gz) in it")
+    for there in found:
+        if len(there) > 1:
+            raise DataError(f"{folder}: has both {there[0]} and {there[1]}; keep one")
+    return [path for (path,) in found]
 
 
 def _gunzip(path: Path, most: int) -> bytes:

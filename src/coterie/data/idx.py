@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coterie.data.dataset import Ints, check_labels
-from coterie.data.files import at_most, find_one, most_bytes, peek
+from coterie.data.files import at_most, find_all, most_bytes, peek
 from coterie.errors import DataError
 
 UNSIGNED_BYTE = 0x08
@@ -21,7 +21,7 @@ def find_idx(folder: Path, prefix: str = "", test: str = "t10k") -> list[Path]:
         for part in ("train", test)
         for kind in ("images-idx3-ubyte", "labels-idx1-ubyte")
     ]
-    return [find_one(folder, stem, f"{stem}.gz") for stem in stems]
+    return find_all(folder, {stem: (stem, f"{stem}.gz") for stem in stems})
 
 
 def read_idx_pairs(

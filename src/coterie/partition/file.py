@@ -19,8 +19,9 @@ def from_file(examples: Examples, rule: Rule, rng: np.random.Generator) -> Dealt
     path = Path(rule.file)
     if not rule.file:
         raise PartitionError("partition 'file' needs partition.file, a .csv or .parquet")
-    columns = read_columns(path)
-    order = _order(_whole(columns["example"], path), examples, path)
+    total = examples.total if examples.total is not None else len(examples.y)
+    columns = read_columns(path, total)
+    order = _order(_whole(columns["example"], path), total, path)
     names, node_of_row = _numbered(columns["node"])
     wanted = examples.numbers if examples.numbers is not None else np.arange(len(examples.y))
     node_of = node_of_row[order[wanted]]
@@ -41,9 +42,8 @@ def from_file(examples: Examples, rule: Rule, rng: np.random.Generator) -> Dealt
     return Dealt(node_of, edge_of, names, edge_names)
 
 
-def _order(numbers: Ints, examples: Examples, path: Path) -> Ints:
+def _order(numbers: Ints, total: int, path: Path) -> Ints:
     """Row of every example of the dataset; each must have one, whichever are dealt this time."""
-    total = examples.total if examples.total is not None else len(examples.y)
     outside = numbers[(numbers < 0) | (numbers >= total)]
     if len(outside):
         raise PartitionError(
@@ -60,8 +60,8 @@ def _order(numbers: Ints, examples: Examples, path: Path) -> Ints:
     return np.argsort(numbers)
 
 
-def read_columns(path: Path) -> Columns:
-    """Read a file's columns as text, and reject what is not such a file."""
+def read_columns(path: Path, total: int) -> Columns:
+    """Read a file's columns as text, and reject what is not such a file for so many examples."""
     try:
         with path.open("rb") as file:
             is_parquet = file.read(4) == PARQUET_MAGIC
@@ -70,7 +70,7 @@ def read_columns(path: Path) -> Columns:
     if is_parquet:
         from coterie.partition.parquet import read_parquet
 
-        columns = read_parquet(path)
+        columns = read_parquet(path, total)
     else:
         columns = _read_csv(path)
     if not NEEDED <= set(columns) <= KNOWN:
@@ -109,11 +109,11 @@ def _read_csv(path: Path) -> Columns:
 
 
 def _whole(values: Sequence[str], path: Path) -> Ints:
-    try:
-        return np.array([int(v) for v in values], dtype=np.int64)
-    except (ValueError, OverflowError):
-        bad = next(v for v in values if not v.strip().isdecimal() or len(v.strip()) > 18)
-        raise PartitionError(f"{path}: example must be a whole number, got {bad[:40]!r}") from None
+    for value in values:
+        digits = value.strip().removeprefix("-")
+        if not (digits.isascii() and digits.isdigit() and len(digits) <= 18):
+            raise PartitionError(f"{path}: example must be a whole number, got {value[:40]!r}")
+    return np.array([int(value) for value in values], dtype=np.int64)
 
 
 def _numbered(values: Sequence[str]) -> tuple[tuple[str, ...], Ints]:

@@ -6,8 +6,8 @@ from pathlib import Path
 from coterie.errors import PartitionError
 
 
-def read_parquet(path: Path) -> dict[str, Sequence[str]]:
-    """Read every column of a Parquet file as text."""
+def read_parquet(path: Path, total: int) -> dict[str, Sequence[str]]:
+    """Read every column of a Parquet file as text; it must have a row for each example."""
     try:
         import pyarrow as pa
         from pyarrow import parquet
@@ -16,6 +16,9 @@ def read_parquet(path: Path) -> dict[str, Sequence[str]]:
             f"{path}: Parquet needs pyarrow; install coterie[parquet], or use a .csv"
         ) from error
     try:
+        rows = parquet.read_metadata(path).num_rows  # known before anything is unpacked
+        if rows != total:
+            raise PartitionError(f"{path}: has {rows:,} rows for {total:,} examples; one for each")
         table = parquet.read_table(path)
         if any(column.null_count for column in table.columns):
             raise PartitionError(f"{path}: has empty values")
