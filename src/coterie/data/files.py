@@ -20,18 +20,6 @@ def is_gzip(path: Path) -> bool:
     return _reading(path, lambda: _first(path, 2)) == GZIP_MAGIC
 
 
-def peek(path: Path, size: int) -> bytes:
-    """Return the first bytes of a file's unpacked content."""
-    if not is_gzip(path):
-        return _reading(path, lambda: _first(path, size))
-
-    def first() -> bytes:
-        with gzip.open(path) as file:
-            return file.read(size)
-
-    return _reading(path, first)
-
-
 def most_bytes(path: Path) -> int:
     """Return how many bytes the file can unpack to, judging by its size alone."""
     size = path.stat().st_size

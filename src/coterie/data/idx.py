@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coterie.data.dataset import Ints, check_labels
-from coterie.data.files import at_most, find_all, most_bytes, peek
+from coterie.data.files import at_most, find_all, most_bytes
 from coterie.errors import DataError
 
 UNSIGNED_BYTE = 0x08
@@ -51,7 +51,7 @@ def read_idx_pairs(
 
 def read_idx(path: Path) -> NDArray[np.uint8]:
     """Read one IDX file of unsigned bytes, plain or gzipped, and reject anything else."""
-    head = peek(path, LONGEST_HEADER)
+    head = at_most(path, LONGEST_HEADER)
     if len(head) < 4 or head[:2] != b"\0\0" or head[2] != UNSIGNED_BYTE or head[3] == 0:
         raise DataError(
             f"{path}: not an IDX file of unsigned bytes; it must begin 00 00 08, got "

@@ -118,7 +118,7 @@ def unpacked_known(
     """Unpack an archive, and tell whether it is one of those known to be right."""
     before = archive.stat()
     unpack(archive, into, tick=_counter(progress, "unpacking"))
-    is_pinned = _pins(known).get(archive.name) == file_sha256(archive)
+    is_pinned = file_sha256(archive) in _pins(known).values()
     after = archive.stat()
     if (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size):
         raise DataError(f"{archive}: changed while it was read; try again")
