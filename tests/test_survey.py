@@ -43,9 +43,9 @@ def test_a_sweep_is_shown_once_for_each_partition_with_the_groups_of_each_algori
 def test_the_line_of_a_case_worked_by_hand() -> None:
     (one,) = survey_of({"partition": {"kind": "iid"}, "algorithm": {"name": "hierfavg"}})
     label, number, nodes, examples, classes, _ = cells(one.parts[1])
-    assert (label, number, nodes) == ("edges", "10", "10 / 10 / 10")
-    assert examples == "420 / 420 / 420"
-    assert classes == "10 / 10 / 10"
+    assert (label, number, nodes) == ("edges", "10", "10/10/10")
+    assert examples == "420/420/420"
+    assert classes == "10/10/10"
     assert "7,000 examples (4,200 train, 1,400 validation, 1,400 test), 10 classes" in one.facts
 
 

@@ -64,14 +64,14 @@ class Survey:
         ]
 
 
-COLUMNS = ("", "number", "nodes", "examples", "classes", "EMD to the whole")
+COLUMNS = ("", "number", "nodes", "examples", "classes", "EMD")
 
 
 def cells(parts: Parts) -> tuple[str, ...]:
     """One line of the table: each of the columns as least, middle, most.
 
     >>> cells(Parts("edges", np.array([2, 5]), np.array([[3, 0], [1, 4]])))
-    ('edges', '2', '2 / 3.5 / 5', '3 / 4 / 5', '1 / 1.5 / 2', '0.60 / 0.75 / 1.00')
+    ('edges', '2', '2/3.5/5', '3/4/5', '1/1.5/2', '0.60/0.75/1.00')
     """
     sizes, classes, far = parts.sizes, parts.classes, parts.distances
     return (
@@ -79,14 +79,14 @@ def cells(parts: Parts) -> tuple[str, ...]:
         f"{len(sizes):,}",
         _range(parts.nodes),
         _range(sizes),
-        f"{classes.min()} / {classes.mean():.3g} / {classes.max()}",
-        f"{far.min():.2f} / {parts.distance:.2f} / {far.max():.2f}",
+        f"{classes.min()}/{classes.mean():.3g}/{classes.max()}",
+        f"{far.min():.2f}/{parts.distance:.2f}/{far.max():.2f}",
     )
 
 
 def _range(values: Ints) -> str:
     middle = f"{np.median(values):,.1f}".removesuffix(".0")
-    return f"{values.min():,} / {middle} / {values.max():,}"
+    return f"{values.min():,}/{middle}/{values.max():,}"
 
 
 FOOTING = (
