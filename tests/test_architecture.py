@@ -37,6 +37,12 @@ ORDER = [
     "report",
     "cli",
 ]
+HOMES = {
+    "PIL": "data/celeba.py",
+    "msgspec": "data/leaf.py",
+    "platformdirs": "data/cache.py",
+    "pyarrow": "partition/parquet.py",
+}
 WITHOUT_TORCH = ["grouping", "costs", "schedule", "clock", "partition", "topology", "network"]
 MODULES = [
     (path, path.relative_to(SOURCE).parts[0].removesuffix(".py"))
@@ -73,6 +79,8 @@ def test_heavy_libraries_stay_in_their_place(path: Path, layer: str) -> None:
         assert "torch" not in found
     if layer != "report":
         assert "matplotlib" not in found
+    for library, home in HOMES.items():
+        assert library not in found or path.relative_to(SOURCE).as_posix() == home
 
 
 @pytest.mark.parametrize("module", ["coterie", "coterie.cli", "coterie.config"])

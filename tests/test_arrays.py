@@ -105,6 +105,12 @@ def test_an_array_that_claims_more_than_its_file_holds_is_refused(tmp_path: Path
                 np.lib.format.write_array_header_1_0(file, header)
     with pytest.raises(DataError, match="claims 3,136,000,000,000 bytes and has 0"):
         read_arrays(find_arrays(tmp_path / "big.npz"))
+    with zipfile.ZipFile(tmp_path / "lies.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        with archive.open("x.npy", "w") as file:
+            np.lib.format.write_array_header_1_0(file, header)
+        archive.infolist()[0].file_size += 4_000_000_000 * 784  # as the directory will have it
+    with pytest.raises(DataError, match="claims 3,136,000,000,000 bytes, more than it can hold"):
+        read_arrays(find_arrays(tmp_path / "lies.npz"))
     with pytest.raises(DataError, match=r"must be an \.npz file, or a folder"):
         find_arrays(tmp_path / "none")
 

@@ -20,7 +20,7 @@ SWEEP = {
 
 
 def survey_of(content: dict[str, object]) -> list[Survey]:
-    return list(surveys(expand(content), groups=True, say=lambda what: None))
+    return list(surveys(expand(content), groups=True, progress=lambda what, done, of: None))
 
 
 def test_a_sweep_is_shown_once_for_each_partition_with_the_groups_of_each_algorithm() -> None:
@@ -104,7 +104,7 @@ def test_your_own_data_users_and_partition_go_all_the_way_through_a_run(tmp_path
 def test_the_groups_shown_are_those_of_the_run(tmp_path: Path) -> None:
     content = {"partition": {"num_nodes": 20, "kind": "Dqh"}, "train": {"steps": 5}}
     (config,) = expand(content)
-    (shown,) = surveys([config], groups=True, say=lambda what: None)
+    (shown,) = surveys([config], groups=True, progress=lambda what, done, of: None)
     execute(config, tmp_path / "run")
     grouping = json.loads((tmp_path / "run" / "grouping.json").read_text())
     counts = pooled(np.array(grouping["class_counts"]), np.array(grouping["z"]))

@@ -1,12 +1,13 @@
 """What a partition looks like before anything is trained: counts, and distances to the whole."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from coterie.algorithms import ALGORITHMS
 from coterie.data import Dataset
+from coterie.data.dataset import Progress
 from coterie.experiment import divide, load_dataset, prepare
 from coterie.partition.measure import class_counts, emd, pooled
 from coterie.partition.values import Floats, Ints
@@ -94,9 +95,7 @@ FOOTING = (
 )
 
 
-def surveys(
-    configs: Sequence[Config], *, groups: bool, say: Callable[[str], None]
-) -> Iterator[Survey]:
+def surveys(configs: Sequence[Config], *, groups: bool, progress: Progress) -> Iterator[Survey]:
     """Survey every distinct dataset and partition of an experiment, with its first seed.
 
     The groups of each algorithm are those it would train with: found on the first model, after
@@ -109,14 +108,12 @@ def surveys(
     for members in seen.values():
         first = members[0]
         if first.data not in loaded:
-            loaded = {first.data: load_dataset(first)}
+            loaded = {first.data: load_dataset(first, progress)}
         dataset = loaded[first.data]
-        yield _survey(members, dataset, groups=groups, say=say)
+        yield _survey(members, dataset, groups=groups, progress=progress)
 
 
-def _survey(
-    members: list[Config], dataset: Dataset, *, groups: bool, say: Callable[[str], None]
-) -> Survey:
+def _survey(members: list[Config], dataset: Dataset, *, groups: bool, progress: Progress) -> Survey:
     config = members[0]
     divided = divide(config, dataset)
     part, split = divided.partition, divided.split
@@ -124,7 +121,7 @@ def _survey(
     ones = np.ones(len(counts), dtype=np.int64)
     parts = [Parts("nodes", ones, counts), _pooled("edges", counts, part.edge_of)]
     for other in _one_each(members) if groups else ():
-        say(f"grouping by {other.algorithm.name}")
+        progress(f"grouping by {other.algorithm.name}", 0, 0)
         z = _groups(other, dataset)
         if z.max() > 0:
             parts.append(_pooled(f"groups of {other.algorithm.name}", counts, z))

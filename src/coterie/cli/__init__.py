@@ -167,7 +167,8 @@ def _run_file(
     todo = plan_jobs(configs, folder)
     with loading(path.stem) as progress:  # decoded once, before several workers ask for it
         for config in {config.data: config for config in configs}.values():
-            load_dataset(config, progress)
+            if ":" not in config.data.name:  # a user's function has nothing decoded to keep
+                load_dataset(config, progress)
     with _progress({job.label: job.config for job in todo}) as on_row:
         run_jobs(todo, jobs or os.cpu_count() or 1, on_row)
     return folder, [job.folder for job in todo]

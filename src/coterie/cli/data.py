@@ -95,7 +95,7 @@ def fetch(name: str, again: bool) -> None:
 def import_(name: str, path: Path, trust: bool) -> None:
     """Take a dataset from PATH: a folder, .zip or .tar.* of its original files.
 
-    The files are checked, copied to the cache, and read through; if any is wrong the cache stays as
+    The files are copied to the cache, checked and read through; if any is wrong the cache stays as
     it was. Your own arrays need no import: set data.path (see 'coterie list datasets').
     """
     from coterie.data.sources import import_files
@@ -130,7 +130,6 @@ def show(file: str, overrides: tuple[str, ...], out: Path | None, groups: bool) 
     """
     from coterie.cli.experiments import experiment_path
     from coterie.config import load_experiment
-    from coterie.experiment import load_dataset
     from coterie.report.data import write_survey
     from coterie.survey import COLUMNS, FOOTING, cells, surveys
 
@@ -139,12 +138,8 @@ def show(file: str, overrides: tuple[str, ...], out: Path | None, groups: bool) 
     if not page.name or page.is_dir():
         raise CoterieError(f"--out must name a page, such as data.html, got {str(page)!r}")
     configs = load_experiment(path, overrides)
-    found = []
     with loading(path.stem) as progress:
-        for config in {config.data: config for config in configs}.values():
-            load_dataset(config, progress)
-        for survey in surveys(configs, groups=groups, say=lambda what: progress(what, 0, 0)):
-            found.append(survey)
+        found = list(surveys(configs, groups=groups, progress=progress))
     for survey in found:
         title = f"{survey.title}\n{survey.facts}"
         foot = "\n".join([FOOTING, *survey.notes])

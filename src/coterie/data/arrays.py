@@ -4,6 +4,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coterie.data.dataset import CHUNK, Dataset, Ints, Values, check_dataset
+from coterie.data.files import DEFLATE_MOST
 from coterie.errors import DataError
 
 NAMES = ("x", "y", "user")
@@ -43,8 +45,7 @@ def read_arrays(files: list[Path], name: str = "arrays") -> Dataset:
     n_classes = int(y.max()) + 1
     users, names = _users(found["user"], len(y), where) if "user" in found else (None, ())
     read = Dataset(str(where), _values(found["x"], where), y, n_classes, users, names)
-    checked = check_dataset(read)
-    return Dataset(name, checked.x, y, n_classes, users, names)
+    return replace(check_dataset(read), name=name)
 
 
 def _values(x: NDArray[Any], where: Path) -> Values:
@@ -116,6 +117,8 @@ def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
                 room = member.file_size - file.tell()
             if size != room:
                 raise ValueError(f"{member.filename} claims {size:,} bytes and has {room:,}")
+            if size > DEFLATE_MOST * member.compress_size:
+                raise ValueError(f"{member.filename} claims {size:,} bytes, more than it can hold")
             with archive.open(member) as file:
                 found[member.filename.removesuffix(".npy")] = np.lib.format.read_array(
                     file, allow_pickle=False

@@ -113,7 +113,7 @@ def quantity(examples: Examples, rule: Rule, rng: np.random.Generator) -> Dealt:
 
 
 def sized_by(weight: Callable[[Floats], Floats]) -> Callable[..., Dealt]:
-    """Deal at random, the i-th of n nodes as much as weight(i/n) says, and at least one example."""
+    """Deal at random, node i = 1..n in proportion to weight(i), and at least one example."""
 
     def deal(examples: Examples, rule: Rule, rng: np.random.Generator) -> Dealt:
         i = np.arange(1, rule.n + 1, dtype=np.float64)

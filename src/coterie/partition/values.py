@@ -7,8 +7,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from coterie.errors import PartitionError
-
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Placement = Literal["paper", "random", "by_similarity"]
@@ -93,8 +91,7 @@ class Rule:
     @property
     def n(self) -> int:
         """Number of nodes, where the kind of partition needs it set."""
-        if self.num_nodes is None:
-            raise PartitionError(f"partition {self.kind!r} needs num_nodes")
+        assert self.num_nodes is not None, "make_partition has checked it"
         return self.num_nodes
 
 
