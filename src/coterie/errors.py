@@ -24,6 +24,10 @@ class TopologyError(CoterieError):
     """A network that cannot be built as asked."""
 
 
+class NetworkError(CoterieError):
+    """A transfer that cannot be timed as asked."""
+
+
 class GroupingError(CoterieError):
     """Nodes that cannot be grouped as asked."""
 

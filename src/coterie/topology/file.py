@@ -1,0 +1,320 @@
+"""A user's own network: GraphML, networkx's node-link JSON, or a CSV list of links.
+
+Speed "up" is from a to b, or from source to target. networkx is not used to read the first two:
+it forgets which end of an undirected edge is its source, and merges edges that are there twice.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+from xml.etree import ElementTree
+
+import numpy as np
+
+from coterie.errors import TopologyError, unknown
+from coterie.topology.matrix import (
+    LATENCIES,
+    SPEEDS,
+    Cells,
+    check_connected,
+    check_spelling,
+    listed,
+    read_rows,
+    speeds,
+)
+from coterie.topology.values import Speed, Topology
+
+ATTRIBUTES = (*SPEEDS, *LATENCIES, "tier")
+FLAGS = ("device", "server")
+TRUTHS = {"true": True, "1": True, "false": False, "0": False}
+
+
+@dataclass(frozen=True)
+class _Edge:
+    a: str
+    b: str
+    cells: Cells
+    where: str
+
+
+@dataclass(frozen=True)
+class _Link:
+    """Bytes/s from a to b and back and seconds, NaN where the file does not say."""
+
+    a: str
+    b: str
+    up: float
+    down: float
+    latency_s: float
+    tier: str
+    where: str
+
+    def turned(self) -> "_Link":
+        """Swap the ends."""
+        return _Link(self.b, self.a, self.down, self.up, self.latency_s, self.tier, self.where)
+
+
+@dataclass(frozen=True)
+class _Graph:
+    vertices: dict[str, Cells]  # in the order of the file
+    edges: list[_Edge]
+    directed: bool
+
+
+def read_topology(path: Path, default: Speed) -> Topology:
+    """Read a network from a .graphml, .json or .csv file, with `default` where it gives no speed.
+
+    Devices are the vertices whose `device` is true; if none says, the ends with one link of links
+    in tier "access"; if there are none, all vertices with one link that are not a `server`.
+    Devices and switches are numbered in the order of the file.
+    """
+    graph = _read(path)
+    links = _links(graph)
+    servers = _flagged(graph, "server", path) or set()
+    devices = _devices(graph, links, servers, path)
+    n = len(devices)
+    names = tuple(dict.fromkeys([*devices, *graph.vertices]))
+    number_of = {name: i for i, name in enumerate(names)}
+    links = [link.turned() if number_of[link.b] < n else link for link in links]
+    links.sort(key=lambda link: min(number_of[link.a], n))  # access links first, by device
+    if odd := next((link for link in links[n:] if link.tier == "access"), None):
+        raise TopologyError(f"{odd.where}: is of tier access, but no end of it is a device")
+    ends = np.array([(number_of[link.a], number_of[link.b]) for link in links], dtype=np.int64)
+    check_connected(ends, names, path)
+    bytes_per_s = np.array([(link.up, link.down) for link in links]).ravel()
+    latency_s = np.array([link.latency_s for link in links])
+    return Topology(
+        ends[:n, 1] - n,
+        ends[n:] - n,
+        tuple(link.tier or "core" for link in links[n:]),
+        len(names) - n,
+        np.where(np.isnan(bytes_per_s), default.bytes_per_s, bytes_per_s),
+        np.where(np.isnan(latency_s), default.latency_s, latency_s),
+        tuple(number_of[name] - n for name in names if name in servers),
+        names,
+    )
+
+
+def _read(path: Path) -> _Graph:
+    readers: dict[str, Callable[[Path], _Graph]] = {
+        ".csv": _read_csv,
+        ".graphml": _read_graphml,
+        ".json": _read_json,
+    }
+    if path.suffix.lower() not in readers:
+        raise TopologyError(f"{path}: a network is a .graphml, .json or .csv file")
+    return readers[path.suffix.lower()](path)
+
+
+def _read_csv(path: Path) -> _Graph:
+    """Read links, one in a row: columns a, b (or source, target) and perhaps the ATTRIBUTES.
+
+    "Up" is from a to b. In a row of tier "access", a is the device.
+    """
+    columns, rows = read_rows(path)
+    ends = ("source", "target") if "source" in columns else ("a", "b")
+    if missing := [name for name in ends if name not in columns]:
+        raise TopologyError(
+            f"{path}: needs a column {missing[0]}, separated by commas, got {listed(columns)}"
+        )
+    for name in columns:
+        if name not in (*ends, *ATTRIBUTES):
+            raise TopologyError(f"{path}: {unknown('column', name, (*ends, *ATTRIBUTES))}")
+    vertices: dict[str, Cells] = {}
+    edges = []
+    for where, cells in rows:
+        a, b = (cells[end].strip() for end in ends)
+        if not (a and b):
+            raise TopologyError(f"{where}: {ends[bool(a)]} is empty; a link has two ends")
+        for name in (a, b):
+            vertices.setdefault(name, {})
+        if cells.get("tier", "").strip() == "access":
+            vertices[a] = {"device": "true"}
+        edges.append(_Edge(a, b, cells, where))
+    return _Graph(vertices, edges, directed=False)
+
+
+def _read_json(path: Path) -> _Graph:
+    """Read what networkx's node_link_data gives, whose edges were called links before its 3.4."""
+    try:
+        data = json.loads(_content(path))
+    except (ValueError, RecursionError) as error:
+        raise TopologyError(f"{path}: not a JSON file ({error})") from error
+    data = data if isinstance(data, dict) else {}
+    parts: list[list[dict[str, Any]]] = []
+    for part in (data.get("nodes"), data.get("edges", data.get("links"))):
+        if not isinstance(part, list) or not all(isinstance(item, dict) for item in part):
+            raise TopologyError(
+                f"{path}: needs lists nodes and edges, as networkx.node_link_data gives them"
+            )
+        parts.append(part)
+    return _graph(
+        path,
+        [(node.get("id"), node) for node in parts[0]],
+        [(edge.get("source"), edge.get("target"), edge) for edge in parts[1]],
+        data.get("directed") is True,
+    )
+
+
+class _NoDoctype(ElementTree.TreeBuilder):
+    """Refuses the declarations by which a small XML file can unfold to a huge one."""
+
+    def doctype(self, name: str, pubid: str | None, system: str | None) -> NoReturn:
+        raise ValueError("it has a DOCTYPE, which no network needs")
+
+
+def _read_graphml(path: Path) -> _Graph:
+    """Read one graph, not nested, whose `data` are named by `attr.name` of their `key`."""
+    try:
+        root = ElementTree.fromstring(_content(path), ElementTree.XMLParser(target=_NoDoctype()))
+    except (ElementTree.ParseError, ValueError, LookupError) as error:
+        raise TopologyError(f"{path}: not a GraphML file ({error})") from error
+    graphs = root.findall(".//{*}graph")
+    if len(graphs) != 1 or root.findall(".//{*}hyperedge"):
+        raise TopologyError(f"{path}: needs one graph, with none in it and no hyperedges")
+    keys = {key.get("id"): key for key in root.findall("{*}key")}
+
+    def attributes(element: ElementTree.Element, kind: str) -> dict[str, Any]:
+        found = {
+            key: key.findtext("{*}default")
+            for key in keys.values()
+            if key.get("for", "all") in (kind, "all")
+        }
+        for data in element.findall("{*}data"):
+            if data.get("key") not in keys:
+                raise TopologyError(f"{path}: data of key {data.get('key')!r}, which is not there")
+            found[keys[data.get("key")]] = data.text
+        return {key.get("attr.name") or str(key.get("id")): text for key, text in found.items()}
+
+    return _graph(
+        path,
+        [(node.get("id"), attributes(node, "node")) for node in graphs[0].findall("{*}node")],
+        [
+            (edge.get("source"), edge.get("target"), attributes(edge, "edge"))
+            for edge in graphs[0].findall("{*}edge")
+        ],
+        graphs[0].get("edgedefault") == "directed",
+    )
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise TopologyError(f"{path}: cannot be read ({error.strerror})") from error
+
+
+def _graph(
+    path: Path,
+    nodes: list[tuple[object, dict[str, Any]]],
+    edges: list[tuple[object, object, dict[str, Any]]],
+    directed: bool,
+) -> _Graph:
+    """Check what a file has by name: every vertex once, and both ends of every edge."""
+    check_spelling((key for _, attributes in nodes for key in attributes), FLAGS, path)
+    check_spelling((key for _, _, attributes in edges for key in attributes), ATTRIBUTES, path)
+    vertices: dict[str, Cells] = {}
+    for name, attributes in nodes:
+        if not isinstance(name, str | int) or isinstance(name, bool) or name == "":
+            raise TopologyError(f"{path}: a node's id must be text or a whole number, got {name!r}")
+        where = f"{path}: node {str(name)!r}"
+        if str(name) in vertices:
+            raise TopologyError(f"{where} is there twice")
+        vertices[str(name)] = _as_text(attributes)
+    checked = []
+    for a, b, attributes in edges:
+        where = f"{path}: link {str(a)!r} - {str(b)!r}"
+        for end in (a, b):
+            if str(end) not in vertices:
+                raise TopologyError(f"{where}: there is no node {str(end)!r}")
+        checked.append(_Edge(str(a), str(b), _as_text(attributes), where))
+    return _Graph(vertices, checked, directed)
+
+
+def _as_text(attributes: dict[str, Any]) -> Cells:
+    return {name: "" if value is None else str(value) for name, value in attributes.items()}
+
+
+def _links(graph: _Graph) -> list[_Link]:
+    """Join the two edges of a directed graph that are the two directions of one link."""
+    between: dict[frozenset[str], list[_Edge]] = {}
+    for edge in graph.edges:
+        if edge.a == edge.b:
+            raise TopologyError(f"{edge.where}: joins {edge.a!r} to itself")
+        between.setdefault(frozenset((edge.a, edge.b)), []).append(edge)
+    links = []
+    for first, *others in between.values():
+        if others and not (graph.directed and len(others) == 1 and others[0].b == first.a):
+            raise TopologyError(
+                f"{others[-1].where}: {first.a!r} and {first.b!r} are joined already; "
+                "two vertices have one link"
+            )
+        links.append(_link(first, others[0] if others else None))
+    return links
+
+
+def _link(edge: _Edge, back: _Edge | None) -> _Link:
+    """Read a link, up and down; with an edge of its own for the way back, each says its way."""
+    up, down, latency_s = speeds(edge.cells, edge.where)
+    tier = edge.cells.get("tier", "").strip()
+    if back is None:
+        return _Link(edge.a, edge.b, up, down, latency_s, tier, edge.where)
+    for way in (edge, back):
+        if way.cells.get("down_mbytes_per_s", "").strip():
+            raise TopologyError(
+                f"{way.where}: has down_mbytes_per_s, but the way back is an edge of its own"
+            )
+    down, _, latency_back = speeds(back.cells, back.where)
+    tier_back = back.cells.get("tier", "").strip()
+    if tier and tier_back and tier != tier_back:
+        raise TopologyError(f"{edge.where}: is of tier {tier!r} one way and {tier_back!r} back")
+    there = [s for s in (latency_s, latency_back) if not np.isnan(s)]
+    mean = sum(there) / len(there) if there else np.nan
+    return _Link(edge.a, edge.b, up, down, mean, tier or tier_back, edge.where)
+
+
+def _flagged(graph: _Graph, attribute: str, path: Path) -> set[str] | None:
+    """Vertices where an attribute is true, or None if none has it."""
+    said = {name: cells.get(attribute, "").strip() for name, cells in graph.vertices.items()}
+    for name, text in said.items():
+        if text and text.lower() not in TRUTHS:
+            raise TopologyError(
+                f"{path}: node {name!r}: {attribute} must be true or false, got {text[:40]!r}"
+            )
+    if not any(said.values()):
+        return None
+    return {name for name, text in said.items() if text and TRUTHS[text.lower()]}
+
+
+def _devices(graph: _Graph, links: list[_Link], servers: set[str], path: Path) -> list[str]:
+    """Find the vertices that train, and refuse one without its one link to a switch."""
+    near: dict[str, list[str]] = {name: [] for name in graph.vertices}
+    for link in links:
+        near[link.a].append(link.b)
+        near[link.b].append(link.a)
+    found = _flagged(graph, "device", path)
+    if found is None:
+        found = {name for name, to in near.items() if len(to) == 1 and name not in servers}
+        if access := [link for link in links if link.tier == "access"]:
+            found &= {end for link in access for end in (link.a, link.b)}
+    devices = [name for name in graph.vertices if name in found]
+    if not devices:
+        raise TopologyError(f"{path}: has no device; a device is a vertex with one link")
+    for name in devices:
+        if not near[name]:
+            raise TopologyError(f"{path}: node {name!r} has no link; a device has one")
+        if len(near[name]) > 1:
+            raise TopologyError(
+                f"{path}: node {name!r} is attached twice, to {near[name][0]!r} and "
+                f"{near[name][1]!r}; a device has one link"
+            )
+        if near[name][0] in found:
+            raise TopologyError(
+                f"{path}: devices {name!r} and {near[name][0]!r} are joined directly; put a switch "
+                "between them"
+            )
+        if name in servers:
+            raise TopologyError(f"{path}: node {name!r} is a device and a server; use a switch")
+    return devices

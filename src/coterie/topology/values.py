@@ -1,0 +1,190 @@
+"""What a network is made of: devices on switches, switches joined by links, speeds and latencies.
+
+Everything that a flow can start or end at is a vertex: device i is vertex i, switch s is n + s.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coterie.errors import TopologyError
+from coterie.topology.hops import hops_between
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Topology:
+    """n devices, each on one switch, and an undirected graph of S switches with L links.
+
+    `switch_of` [n]; `links` [L, 2]; `tiers` [L] names each link's tier. Link number u < n is the
+    access link of device u, in tier "access"; n + l is links[l]. Every link has two directions: 2u
+    from device to switch or from links[l, 0] to links[l, 1], and 2u + 1 back. `bytes_per_s`
+    [2 (n + L)] is the speed of every direction, `latency_s` [n + L] of every link.
+    `places` are switches that can be a group's server; where there is none, a member is.
+    """
+
+    switch_of: Ints
+    links: Ints
+    tiers: tuple[str, ...]
+    n_switches: int
+    bytes_per_s: Floats
+    latency_s: Floats
+    places: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()  # of the vertices, where a file names them
+
+    def __post_init__(self) -> None:
+        """Refuse what no clock could time."""
+        n, S, L = self.n_devices, self.n_switches, len(self.links)
+        if len(self.bytes_per_s) != 2 * (n + L) or len(self.latency_s) != n + L:
+            raise TopologyError(f"a network of {n} devices and {L} links needs a speed for each")
+        for end in (self.switch_of, self.links.ravel(), np.array(self.places, dtype=np.int64)):
+            if len(end) and not (end.min() >= 0 and end.max() < S):
+                raise TopologyError(f"switches are numbered 0..{S - 1}, got {int(end.max())}")
+        bad = np.flatnonzero(~(np.isfinite(self.bytes_per_s) & (self.bytes_per_s > 0)))
+        if len(bad):
+            raise TopologyError(
+                f"the speed of {self.link_name(bad[0])} must be above 0 and finite, got "
+                f"{self.bytes_per_s[bad[0]]:g} bytes/s"
+            )
+        bad = np.flatnonzero(~(np.isfinite(self.latency_s) & (self.latency_s >= 0)))
+        if len(bad):
+            raise TopologyError(
+                f"the latency of {self.link_name(2 * bad[0])} must be >= 0 and finite, got "
+                f"{self.latency_s[bad[0]]:g} s"
+            )
+
+    @property
+    def n_devices(self) -> int:
+        """Devices, which are the nodes that train."""
+        return len(self.switch_of)
+
+    @property
+    def n_vertices(self) -> int:
+        """Devices and switches."""
+        return self.n_devices + self.n_switches
+
+    def switch_at(self, vertices: Ints) -> Ints:
+        """Return the switch that each vertex is, or is on."""
+        n = self.n_devices
+        on: Ints = np.where(vertices < n, self.switch_of[np.minimum(vertices, n - 1)], vertices - n)
+        return on
+
+    @cached_property
+    def ends(self) -> Ints:
+        """The two vertices of every link [n + L, 2]."""
+        n = self.n_devices
+        access = np.stack([np.arange(n, dtype=np.int64), n + self.switch_of], axis=1)
+        return np.concatenate([access, n + self.links.reshape(-1, 2)])
+
+    @cached_property
+    def tier_of(self) -> tuple[str, ...]:
+        """Tier of every link [n + L]."""
+        return ("access",) * self.n_devices + self.tiers
+
+    def name(self, vertex: int) -> str:
+        """What a vertex is called."""
+        if self.names:
+            return self.names[vertex]
+        n = self.n_devices
+        return f"node {vertex}" if vertex < n else f"switch {vertex - n}"
+
+    def link_name(self, direction: int) -> str:
+        """What one direction of a link is called."""
+        a, b = self.ends[direction // 2][:: 1 if direction % 2 == 0 else -1]
+        return f"{self.name(int(a))} -> {self.name(int(b))}"
+
+    @cached_property
+    def switches_hops(self) -> tuple[Ints, NDArray[np.uint16]]:
+        """Links from every switch that has a device or is a place [H] to every switch [H, S]."""
+        wanted = np.unique(np.concatenate([self.switch_of, np.array(self.places, dtype=np.int64)]))
+        return wanted, hops_between(self.links, self.n_switches, wanted)
+
+    def hops_to(self, switches: Ints) -> NDArray[np.uint16]:
+        """Links from each of some switches with a device, or places, to every switch [., S]."""
+        wanted, hops = self.switches_hops
+        rows: NDArray[np.uint16] = hops[np.searchsorted(wanted, switches)]
+        return rows
+
+    @cached_property
+    def hops(self) -> NDArray[np.int32]:
+        """Links between every two devices [n, n]: 0 to itself, 2 on the same switch."""
+        wanted, hops = self.switches_hops
+        at = np.searchsorted(wanted, self.switch_of)
+        between: NDArray[np.int32] = hops[:, self.switch_of].astype(np.int32)[at]
+        between += 2
+        np.fill_diagonal(between, 0)
+        return between
+
+    @property
+    def place_vertices(self) -> Ints:
+        """The vertices of the places [m]."""
+        return self.n_devices + np.array(self.places, dtype=np.int64)
+
+    @cached_property
+    def place_hops(self) -> NDArray[np.int32]:
+        """Links between every place and every device [m, n]."""
+        rows = self.hops_to(np.array(self.places, dtype=np.int64))
+        between: NDArray[np.int32] = rows[:, self.switch_of].astype(np.int32) + 1
+        return between
+
+    @cached_property
+    def ports(self) -> tuple[Ints, Ints]:
+        """Neighbours of every switch and the link directions to them [S, most], padded with -1."""
+        n, S, L = self.n_devices, self.n_switches, len(self.links)
+        at = np.concatenate([self.links[:, 0], self.links[:, 1]])
+        to = np.concatenate([self.links[:, 1], self.links[:, 0]])
+        direction = 2 * n + np.concatenate([2 * np.arange(L), 2 * np.arange(L) + 1])
+        order = np.lexsort((direction // 2, at))
+        degree = np.bincount(at, minlength=S)
+        column = np.arange(2 * L) - np.repeat(np.cumsum(degree) - degree, degree)
+        neighbour = np.zeros((S, int(degree.max(initial=1))), dtype=np.int64)
+        port = np.full_like(neighbour, -1)
+        neighbour[at[order], column], port[at[order], column] = to[order], direction[order]
+        return neighbour, port
+
+    def with_access(self, up: Floats, down: Floats, latency_s: Floats) -> "Topology":
+        """Give every device its own access link: speeds up and down [n], and latency [n]."""
+        n = self.n_devices
+        bytes_per_s, latency = self.bytes_per_s.copy(), self.latency_s.copy()
+        bytes_per_s[0 : 2 * n : 2], bytes_per_s[1 : 2 * n : 2] = up, down
+        latency[:n] = latency_s
+        return replace(self, bytes_per_s=bytes_per_s, latency_s=latency)
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Speed and latency of a kind of link."""
+
+    bytes_per_s: float = 1e8
+    latency_s: float = 1e-3
+
+
+def assemble(
+    switch_of: Ints,
+    links: Ints,
+    tiers: tuple[str, ...],
+    n_switches: int,
+    access: Speed,
+    inner: Speed,
+    places: tuple[int, ...] = (),
+) -> Topology:
+    """Build a topology whose access links are all alike, and its other links too.
+
+    >>> pair = assemble(np.array([0, 1]), np.array([[0, 1]]), ("core",), 2, Speed(), Speed())
+    >>> pair.hops.tolist(), pair.link_name(0), pair.link_name(5)
+    ([[0, 3], [3, 0]], 'node 0 -> switch 0', 'switch 1 -> switch 0')
+    """
+    n, L = len(switch_of), len(links)
+    return Topology(
+        switch_of.astype(np.int64),
+        links.reshape(-1, 2).astype(np.int64),
+        tiers,
+        n_switches,
+        np.repeat([access.bytes_per_s, inner.bytes_per_s], [2 * n, 2 * L]),
+        np.repeat([access.latency_s, inner.latency_s], [n, L]),
+        places,
+    )
