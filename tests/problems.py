@@ -66,7 +66,7 @@ def make_problem(
     edges = np.arange(len(nodes)) * 2 // len(nodes) if edge_of is None else edge_of
     return Problem(
         engine=engine or make_engine(nodes),
-        network=Network(fat_tree(edges), 1e8, 1e-3),
+        network=Network(fat_tree(edges), edges),
         p=sizes / sizes.sum(),
         edge_of=edges,
         planner=planner,

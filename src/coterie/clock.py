@@ -1,11 +1,15 @@
 """What time it is: simulated seconds, and the bytes that the links have carried."""
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from coterie.errors import ConfigError
 from coterie.network import Transfer
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -37,11 +41,37 @@ class Clock:
 
 
 def step_seconds(
-    examples: NDArray[np.int64], flops_per_example: float, flops_per_s: float
+    examples: NDArray[np.int64], flops_per_example: float, flops_per_s: Floats
 ) -> float:
-    """Seconds of one local step: the slowest node's examples times operations over speed.
+    """Seconds of one local step, which ends when the slowest node is done.
 
-    >>> step_seconds(np.array([10, 40]), 1e6, 5e9)
-    0.008
+    A node takes its examples times operations over speed:
+
+    >>> step_seconds(np.array([10, 40]), 1e6, np.array([1e9, 5e9]))
+    0.01
     """
-    return float(examples.max()) * flops_per_example / flops_per_s
+    return float((examples * flops_per_example / flops_per_s).max())
+
+
+def draw_speeds(
+    kind: Literal["constant", "uniform", "lognormal"],
+    n: int,
+    mean: float,
+    spread: float,
+    rng: np.random.Generator,
+) -> Floats:
+    """Draw the speeds of n nodes around a mean.
+
+    Uniform ones lie within mean * (1 +- spread); the log of lognormal ones has that standard
+    deviation.
+
+    >>> draw_speeds("uniform", 2, 5e9, 0.0, np.random.default_rng(0)).tolist()
+    [5000000000.0, 5000000000.0]
+    """
+    if kind == "uniform":
+        if spread >= 1:
+            raise ConfigError(f"compute.spread must be < 1 for uniform speeds, got {spread:g}")
+        return mean * rng.uniform(1 - spread, 1 + spread, n)
+    if kind == "lognormal":
+        return mean * rng.lognormal(-(spread**2) / 2, spread, n)
+    return np.full(n, mean)

@@ -149,6 +149,7 @@ def _resolve(config: Config) -> Config:
         )
     if ALGORITHMS[algorithm.name].searched and n != "auto":
         check_num_groups(algorithm.num_groups, n)
+    _check_files(config)
     if part.file and part.kind != "file":
         raise ConfigError(f"partition.file is read with kind = 'file' only, got {part.kind!r}")
     if config.compute.flops == "reference" and config.model.name not in REFERENCE_FLOPS:
@@ -160,6 +161,25 @@ def _resolve(config: Config) -> Config:
         size: int | Literal["full"] = "full" if config.model.name == "sr" else 128
         return replace(config, train=replace(config.train, batch_size=size))
     return config
+
+
+def _check_files(config: Config) -> None:
+    """Refuse a file that would not be read, and a kind that needs one and has none."""
+    net, compute = config.network, config.compute
+    wanted = {
+        "network.file": (net.file, "network.topology", net.topology, ("file", "matrix")),
+        "compute.file": (compute.file, "compute.speeds", compute.speeds, ("file",)),
+    }
+    for key, (file, of, kind, kinds) in wanted.items():
+        if file and kind not in kinds:
+            raise ConfigError(f"{key} is read with {of} = {kinds[0]!r} only, got {kind!r}")
+        if not file and kind in kinds:
+            raise ConfigError(f"{of} = {kind!r} needs {key}")
+    if net.latency_file and net.topology != "matrix":
+        raise ConfigError(
+            f"network.latency_file is read with network.topology = 'matrix' only, got "
+            f"{net.topology!r}"
+        )
 
 
 def check_num_groups(num_groups: int, num_nodes: int) -> None:

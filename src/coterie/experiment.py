@@ -11,7 +11,7 @@ import numpy as np
 
 from coterie import data as datasets
 from coterie.algorithms import Search, find_algorithm
-from coterie.clock import step_seconds
+from coterie.clock import draw_speeds, step_seconds
 from coterie.config import check_num_groups, to_toml
 from coterie.costs import Ints
 from coterie.data import Dataset, Split
@@ -19,16 +19,16 @@ from coterie.data.dataset import Progress
 from coterie.engine import LocalSteps
 from coterie.errors import ConfigError, DivergenceError
 from coterie.models import REFERENCE_FLOPS, make_model
-from coterie.network import Network
+from coterie.network import Network, make_clock
 from coterie.partition import Examples, Partition, Rule, Spread, make_partition
 from coterie.partition.measure import class_counts
 from coterie.record import RunWriter, write_json
 from coterie.run import Problem, State, one_group, rounds
 from coterie.sections import Config
-from coterie.topology import make_topology
+from coterie.topology import Floats, Shape, Speed, make_topology
 
 # Streams of the seed, see run.py; the planner's is 1.
-SPLIT_STREAM, PARTITION_STREAM, TOPOLOGY_STREAM, SAMPLE_STREAM = 2, 3, 4, 5
+SPLIT_STREAM, PARTITION_STREAM, TOPOLOGY_STREAM, SAMPLE_STREAM, SPEED_STREAM = 2, 3, 4, 5, 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +100,38 @@ def _rule(config: Config) -> Rule:
     )
 
 
+def make_network(config: Config, part: Partition, *, searched: bool) -> Network:
+    """Build the network of a config for the nodes of a partition."""
+    c = config.network
+    inner = Speed(c.link_mbytes_per_s * 1e6, c.latency_s)
+    access = Speed(
+        inner.bytes_per_s if c.access_mbytes_per_s == "auto" else c.access_mbytes_per_s * 1e6,
+        inner.latency_s if c.access_latency_s == "auto" else c.access_latency_s,
+    )
+    k = None if c.k == "auto" else c.k
+    files = c.file, c.latency_file, c.access_file
+    shape = Shape(c.topology, access, inner, c.degree, k, c.alpha, c.beta, *files)
+    return Network(
+        make_topology(shape, part.edge_of, part.names, _rng(config, TOPOLOGY_STREAM)),
+        part.edge_of,
+        c.routing,
+        config.seed,
+        make_clock(c.clock, c.tcp, c.time_limit_s),
+        combine=c.combine == "all" or (c.combine == "searched" and searched),
+        reference=c.procedure == "reference",
+    )
+
+
+def node_speeds(config: Config, part: Partition) -> Floats:
+    """Return the operations per second of every node [n]."""
+    c, n = config.compute, len(part.indices)
+    if c.speeds == "file":
+        from coterie.topology.matrix import read_column
+
+        return read_column(Path(c.file), part.names, n, "gflops") * 1e9
+    return draw_speeds(c.speeds, n, c.gflops * 1e9, c.spread, _rng(config, SPEED_STREAM))
+
+
 def prepare(config: Config, dataset: Dataset | None = None) -> Prepared:
     """Build everything a run needs; whatever cannot work fails here, before anything is written."""
     import torch
@@ -120,9 +152,6 @@ def prepare(config: Config, dataset: Dataset | None = None) -> Prepared:
     if algorithm.searched:
         check_num_groups(config.algorithm.num_groups, len(part.indices))
     x, y = dataset.x[split.train], divided.train_y
-    topology = make_topology(
-        config.network.topology, part.edge_of, config.network.degree, _rng(config, TOPOLOGY_STREAM)
-    )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
         model = make_model(config.model.name, dataset.input_shape, dataset.n_classes)
@@ -145,7 +174,7 @@ def prepare(config: Config, dataset: Dataset | None = None) -> Prepared:
             steps,
             config.train.device,
         ),
-        network=Network(topology, config.network.link_mbytes_per_s * 1e6, config.network.latency_s),
+        network=make_network(config, part, searched=algorithm.searched),
         p=part.p,
         edge_of=part.edge_of,
         planner=planner,
@@ -153,7 +182,7 @@ def prepare(config: Config, dataset: Dataset | None = None) -> Prepared:
         steps=config.train.steps,
         num_groups=config.algorithm.num_groups,
         model_bytes=model_bytes,
-        step_s=step_seconds(worked, flops, config.compute.gflops * 1e9),
+        step_s=step_seconds(worked, flops, node_speeds(config, part)),
         epochs_per_step=float(worked.sum() / part.sizes.sum()),
         seed=config.seed,
         searched=algorithm.searched,

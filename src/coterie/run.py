@@ -116,7 +116,8 @@ def _start(problem: Problem) -> State:
 def _plan(problem: Problem, gram: Floats | None) -> Averaging:
     rng = np.random.default_rng([problem.seed, 0, PLAN_STREAM])
     grouping = problem.planner(_evidence(problem, gram), rng)
-    return _averaging(problem, check_grouping(grouping, len(problem.p)))
+    places = problem.network.topology.place_vertices
+    return _averaging(problem, check_grouping(grouping, len(problem.p), places))
 
 
 def _averaging(problem: Problem, grouping: Grouping) -> Averaging:
@@ -128,7 +129,14 @@ def _evidence(problem: Problem, gram: Floats | None) -> Evidence:
     topology, n = problem.network.topology, len(problem.p)
     gram = np.zeros((n, n)) if gram is None else gram
     return Evidence(
-        problem.num_groups, problem.p, problem.edge_of, topology.switch_of, topology.hops, gram
+        problem.num_groups,
+        problem.p,
+        problem.edge_of,
+        topology.switch_of,
+        topology.hops,
+        gram,
+        topology.place_vertices,
+        topology.place_hops,
     )
 
 

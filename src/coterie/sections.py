@@ -6,6 +6,7 @@ from typing import Literal
 from coterie.algorithms import ALGORITHMS, GROUPINGS
 from coterie.data import DATASETS
 from coterie.models import MODELS
+from coterie.network import CLOCKS, PROFILES
 from coterie.partition import PARTITIONS, partition_name
 from coterie.schema import setting
 from coterie.topology import TOPOLOGIES
@@ -79,9 +80,35 @@ class NetworkConfig:
     """How the nodes are joined."""
 
     topology: str = setting("fat-tree", "network", choices=TOPOLOGIES)
-    link_mbytes_per_s: float = setting(100.0, "speed of every link", above=0)
-    latency_s: float = setting(0.001, "latency of every link", at_least=0)
-    degree: int = setting(4, "links per switch of a jellyfish", at_least=2)
+    link_mbytes_per_s: float = setting(100.0, "speed of a link", above=0)
+    latency_s: float = setting(0.001, "latency of a link", at_least=0)
+    access_mbytes_per_s: float | Literal["auto"] = setting(
+        "auto", "speed of a node's own link; auto: as the others", above=0
+    )
+    access_latency_s: float | Literal["auto"] = setting(
+        "auto", "latency of a node's own link; auto: as the others", at_least=0
+    )
+    access_file: str = setting(
+        "", "a CSV of the nodes' own links: node, up_mbytes_per_s, down_mbytes_per_s, latency_s"
+    )
+    degree: int = setting(4, "jellyfish: links per switch", at_least=2)
+    k: int | Literal["auto"] = setting(
+        "auto", "k-ary-fat-tree: pods; auto: the fewest with room", at_least=2
+    )
+    alpha: float = setting(0.4, "waxman: likelihood of links", above=0, at_most=1)
+    beta: float = setting(0.2, "waxman: how far links reach", above=0)
+    file: str = setting("", "file: the graph; matrix: MByte/s between nodes")
+    latency_file: str = setting("", "matrix: seconds between nodes")
+    routing: Literal["ecmp", "single"] = setting("ecmp", "which shortest path a flow takes")
+    clock: str = setting("flow", "what times transfers", choices=CLOCKS)
+    tcp: str = setting("lossless", "how TCP and queues behave", choices=PROFILES)
+    time_limit_s: float = setting(600.0, "ns3: the most a transfer may take to simulate", above=0)
+    procedure: Literal["full", "reference"] = setting(
+        "full", "what is timed: the whole model both ways, or 10,240 bytes scaled, as the paper did"
+    )
+    combine: Literal["none", "all", "searched"] = setting(
+        "none", "whose models are averaged under their edge first; searched: as the paper did"
+    )
 
 
 @dataclass(frozen=True)
@@ -91,7 +118,17 @@ class ComputeConfig:
     flops: Literal["analytic", "reference"] = setting(
         "analytic", "operations per example: counted, or as the paper's simulator charged"
     )
-    gflops: float = setting(5.0, "speed of a node", above=0)
+    gflops: float = setting(5.0, "speed of a node, or their mean", above=0)
+    speeds: Literal["constant", "uniform", "lognormal", "file"] = setting(
+        "constant", "how nodes' speeds differ"
+    )
+    spread: float = setting(
+        0.5,
+        "uniform: half width over the mean, below 1; lognormal: standard deviation of the log",
+        at_least=0,
+        at_most=10,
+    )
+    file: str = setting("", "file: a CSV with the columns node and gflops")
 
 
 @dataclass(frozen=True)

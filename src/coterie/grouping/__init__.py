@@ -5,7 +5,8 @@ by its import path, `"my_pkg.groups:plan"`.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,8 @@ from coterie.errors import GroupingError
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Hops = NDArray[np.integer[Any]]
+NO_PLACES: Ints = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,15 +24,19 @@ class Evidence:
     """All a planner may see of n nodes, and how many groups it should make.
 
     p [n] shares of the data, edge_of [n], switch_of [n], hops [n, n], and the Gram matrix [n, n] of
-    the centred gradients (all zeros where the algorithm does not look at the data).
+    the centred gradients (all zeros where the algorithm does not look at the data). Where the
+    network has places that serve groups, these are their numbers [m], above those of the nodes, and
+    their hops to the nodes [m, n].
     """
 
     num_groups: int
     p: Floats
     edge_of: Ints
     switch_of: Ints
-    hops: Ints
+    hops: Hops
     gram: Floats
+    places: Ints = field(default_factory=lambda: NO_PLACES)
+    place_hops: Hops = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int32))
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,23 +59,31 @@ Planner = Callable[[Evidence, np.random.Generator], Grouping]
 def with_servers(z: Ints, evidence: Evidence, cost_trace: tuple[float, ...] = ()) -> Grouping:
     """Give every group as its server the member with the least sum of hops to the group.
 
-    Ties go to the switch that serves the fewest groups yet, then to the lowest number, so that
-    several groups' servers do not crowd behind one switch.
+    Where the network has places that serve, the best of them is the server instead. Ties go to the
+    switch that serves the fewest groups yet, then to the lowest number, so that several groups'
+    servers do not crowd behind one switch.
     """
-    K = int(z.max()) + 1
-    serving = np.zeros(int(evidence.switch_of.max()) + 1, dtype=np.int64)
+    K, n = int(z.max()) + 1, len(z)
+    site = np.concatenate([evidence.switch_of, evidence.places - n])  # the switch of each vertex
+    serving = np.zeros(int(site.max()) + 1, dtype=np.int64)
     servers = np.empty(K, dtype=np.int64)
     for k in range(K):
         members = np.flatnonzero(z == k)
-        far = evidence.hops[np.ix_(members, members)].sum(axis=1)
-        best = members[far == far.min()]
-        servers[k] = best[np.argmin(serving[evidence.switch_of[best]])]
-        serving[evidence.switch_of[servers[k]]] += 1
+        if len(evidence.places):
+            able = n + np.arange(len(evidence.places))
+            far = evidence.place_hops[:, members].sum(axis=1)
+        else:
+            able = members
+            far = evidence.hops[np.ix_(members, members)].sum(axis=1)
+        best = able[far == far.min()]
+        chosen = best[np.argmin(serving[site[best]])]
+        serving[site[chosen]] += 1
+        servers[k] = chosen if chosen < n else evidence.places[chosen - n]
     return Grouping(z, servers, cost_trace)
 
 
-def check_grouping(grouping: object, n: int) -> Grouping:
-    """Reject a planner's answer that is not a grouping of n nodes."""
+def check_grouping(grouping: object, n: int, places: Ints = NO_PLACES) -> Grouping:
+    """Reject a planner's answer that is not a grouping of n nodes, served by them or by places."""
     if not isinstance(grouping, Grouping):
         found = type(grouping).__name__
         raise GroupingError(f"a planner must return a coterie.Grouping, got {found}")
@@ -77,8 +92,11 @@ def check_grouping(grouping: object, n: int) -> Grouping:
         raise GroupingError("a planner must return whole numbers for z and servers")
     if z.shape != (n,) or z.min() < 0 or len(np.unique(z)) != z.max() + 1:
         raise GroupingError(f"a planner must number every one of {n} nodes 0..K-1, none empty")
-    if servers.shape != (z.max() + 1,) or servers.min() < 0 or servers.max() >= n:
+    by_node = servers < n
+    if servers.shape != (z.max() + 1,) or servers.min() < 0:
         raise GroupingError(f"a planner must name one of the {n} nodes as server of every group")
-    if not (z[servers] == np.arange(len(servers))).all():
+    if not np.isin(servers[~by_node], places).all():
+        raise GroupingError(f"a planner must name one of the {n} nodes as server of every group")
+    if not (z[servers[by_node]] == np.flatnonzero(by_node)).all():
         raise GroupingError("a planner must name as server of a group one of its members")
     return Grouping(z.astype(np.int64), servers.astype(np.int64), grouping.cost_trace)

@@ -1,0 +1,123 @@
+"""How long an aggregation takes, and what it moves over which links."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from coterie.network.flow import flow_seconds
+from coterie.network.pattern import collectors, gather, scatter
+from coterie.network.routes import ROUTINGS, Routing, route
+from coterie.network.tcp import PROFILES
+from coterie.network.values import Clocks, Floats, Flows, Ints, Phase
+from coterie.topology import Topology
+
+__all__ = ["CLOCKS", "PROFILES", "ROUTINGS", "Network", "Phase", "Routing", "Timed", "Transfer"]
+CLOCKS: dict[str, str] = {
+    "flow": "fair shares of every link, TCP's handshake and windows: milliseconds",
+    "ns3": "ns-3, packet by packet, in a program of its own: pip install 'coterie[ns3]'",
+}
+REFERENCE_BYTES = 10_240
+
+
+def make_clock(name: str, tcp: str, time_limit_s: float) -> Clocks:
+    """Return the clock of that name with a profile of TCP."""
+    if name == "ns3":
+        from coterie.network.ns3 import measure
+
+        return lambda topology, flows: (
+            measure(topology, flows, profile=tcp, time_limit_s=time_limit_s).finish_s
+        )
+    return lambda topology, flows: flow_seconds(topology, flows, PROFILES[tcp])
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """Seconds of a pattern of flows, and the bytes its links carried by tier.
+
+    >>> Transfer(1.0, {"access": 10}) + Transfer(0.5, {"access": 5, "core": 5})
+    Transfer(seconds=1.5, bytes_by_tier={'access': 15, 'core': 5})
+    """
+
+    seconds: float
+    bytes_by_tier: dict[str, int]
+
+    def __add__(self, other: "Transfer") -> "Transfer":
+        """One pattern after the other."""
+        mine, theirs = self.bytes_by_tier, other.bytes_by_tier
+        both = {t: mine.get(t, 0) + theirs.get(t, 0) for t in {**mine, **theirs}}
+        return Transfer(self.seconds + other.seconds, both)
+
+
+@dataclass(frozen=True, eq=False)
+class Timed:
+    """One phase: its flows on their links, and when each has arrived [F]."""
+
+    flows: Flows
+    arrived_s: Floats
+
+    @property
+    def seconds(self) -> float:
+        """Seconds until the last byte of the last flow."""
+        return float(self.arrived_s.max(initial=0.0))
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A topology, how flows are routed over it, and the clock that times them.
+
+    `combine` averages models under their network edge `edge_of` on their way. `reference` is the
+    authors' procedure: 10,240 bytes up, scaled to the model's size, and doubled for the way back.
+    """
+
+    topology: Topology
+    edge_of: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    routing: Routing = "ecmp"
+    seed: int = 0
+    clock: Clocks = flow_seconds
+    combine: bool = False
+    reference: bool = False
+
+    def aggregation(self, z: Ints, servers: Ints, nbytes: int) -> Transfer:
+        """Time one aggregation: every node sends to its group's server, then gets the mean back."""
+        up = self.upload(z, servers, nbytes)
+        if self.reference:
+            return up + up
+        return up + self.total(self.timed(self.patterns(z, servers, nbytes)[1]))
+
+    def upload(self, z: Ints, servers: Ints, nbytes: int) -> Transfer:
+        """Time nbytes from every node to its group's server, all at once."""
+        sent = min(nbytes, REFERENCE_BYTES) if self.reference else nbytes
+        return self._scaled(self.timed(self.patterns(z, servers, sent)[0]), nbytes / max(sent, 1))
+
+    def patterns(
+        self, z: Ints, servers: Ints, nbytes: int
+    ) -> tuple[tuple[Phase, ...], tuple[Phase, ...]]:
+        """List the phases up to the servers, and those back down."""
+        via = collectors(self.topology, self.edge_of, z, servers) if self.combine else None
+        return gather(z, servers, nbytes, via), scatter(z, servers, nbytes, via)
+
+    def timed(self, phases: tuple[Phase, ...]) -> tuple[Timed, ...]:
+        """Route and time phases, each of which starts when the one before has ended."""
+        routed = [route(self.topology, phase, self.routing, self.seed) for phase in phases]
+        return tuple(Timed(flows, self.clock(self.topology, flows)) for flows in routed)
+
+    def total(self, phases: tuple[Timed, ...]) -> Transfer:
+        """Sum up phases."""
+        return self._scaled(phases, 1.0)
+
+    def _scaled(self, phases: tuple[Timed, ...], factor: float) -> Transfer:
+        carried = sum((self.carried(phase.flows) for phase in phases), start=self._nothing())
+        by_tier = dict.fromkeys(dict.fromkeys(self.topology.tier_of), 0)
+        for tier, nbytes in zip(self.topology.tier_of, (carried[::2] + carried[1::2]), strict=True):
+            by_tier[tier] += int(nbytes)
+        moved = {tier: round(nbytes * factor) for tier, nbytes in by_tier.items()}
+        return Transfer(factor * sum(phase.seconds for phase in phases), moved)
+
+    def carried(self, flows: Flows) -> Ints:
+        """Payload bytes over every direction of every link."""
+        carried = self._nothing()
+        np.add.at(carried, flows.links, flows.nbytes[flows.flow_of])
+        return carried
+
+    def _nothing(self) -> Ints:
+        return np.zeros(len(self.topology.bytes_per_s), dtype=np.int64)

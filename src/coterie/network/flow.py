@@ -1,0 +1,132 @@
+"""The flow model: TCP transfers as fluids that share links fairly, held back by their windows.
+
+A transfer of B bytes on the wire (its payload and a header for every segment) shakes hands for a
+round trip, then releases a burst each round trip, every one twice as large as the last; once a
+burst is not through when the next is due, the window is no limit any more and everything is
+released. What is released is served at its max-min fair share. Every flow keeps time at the link
+where it meets most traffic; the latency before that link delays its bursts, the latency behind it
+its end.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from coterie.network.incast import Crowd, with_queues
+from coterie.network.sharing import Contention, contention
+from coterie.network.tcp import PROFILES, Tcp
+from coterie.network.values import Floats, Flows, Ints
+from coterie.topology import Topology
+
+ENOUGH = 1e-6  # bytes: what rounding may leave of a burst
+RESOLUTION = 1e-3  # events closer than this part of the time so far are one
+
+
+def flow_seconds(topology: Topology, flows: Flows, tcp: Tcp = PROFILES["lossless"]) -> Floats:
+    """Return the seconds until the last byte of every flow has arrived [F].
+
+    Two nodes send 1 MB each over a switch to a third, all links 1 MB/s:
+
+    >>> from coterie.network.routes import route
+    >>> from coterie.network.values import Phase
+    >>> from coterie.topology import Speed, assemble
+    >>> slow = Speed(bytes_per_s=1e6, latency_s=0.001)
+    >>> star = assemble(np.zeros(3, int), np.zeros((0, 2), int), (), 1, slow, slow)
+    >>> two = Phase(np.array([0, 1]), np.array([2, 2]), np.array([1_000_000, 1_000_000]))
+    >>> flow_seconds(star, route(star, two)).round(2).tolist()
+    [2.08, 2.08]
+    """
+    if not len(flows):
+        return np.zeros(0)
+    order = np.lexsort((flows.start_s, flows.nbytes, flows.dst, flows.src))
+    seconds = np.empty(len(flows))
+    race = _delays(topology, flows.take(order), tcp)
+    ended, last_burst = _simulate(race, tcp)
+    if tcp.drops:
+        sources, source = np.unique(flows.src[order], return_inverse=True)
+        alone = np.bincount(source, minlength=len(sources))[source] == 1
+        crowd = Crowd(
+            race.clock,
+            topology.bytes_per_s[race.clock],
+            ~alone,
+            race.begins,
+            race.round_trip,
+            last_burst,
+        )
+        ended = with_queues(ended, crowd, tcp.segment + tcp.header)
+    seconds[order] = ended
+    return seconds
+
+
+@dataclass(frozen=True, eq=False)
+class _Race:
+    """Flows at the links they keep time at; all arrays [F]."""
+
+    size: Floats  # bytes on the wire
+    begins: Floats  # when the first burst gets there
+    round_trip: Floats
+    rest: Floats  # from there to the end
+    clock: Ints  # those links
+    rivals: Contention
+
+
+def _delays(topology: Topology, flows: Flows, tcp: Tcp) -> _Race:
+    link, flow, start = flows.links, flows.flow_of, flows.first[:-1]
+    speed, back = topology.bytes_per_s[link], topology.bytes_per_s[link ^ 1]
+    latency = topology.latency_s[link // 2]
+    size = (flows.nbytes + tcp.header * -(-flows.nbytes // tcp.segment)).astype(np.float64)
+    hop = latency + (np.minimum(size[flow], tcp.segment + tcp.header)) / speed
+
+    def total(values: Floats) -> Floats:
+        summed: Floats = np.add.reduceat(values, start)
+        return summed
+
+    busy = np.bincount(link, weights=size[flow], minlength=2 * len(topology.latency_s))
+    wait = (busy / topology.bytes_per_s)[link]
+    busiest = wait >= np.maximum.reduceat(wait, start)[flow] * (1 - 1e-9)
+    place = np.arange(len(link))
+    clock = np.maximum.reduceat(np.where(busiest, place, -1), start)  # the last of the busiest
+    shaking = total(2 * latency + tcp.shake / speed + tcp.shake / back)
+    return _Race(
+        size,
+        flows.start_s + shaking + total(hop * (place < clock[flow])),
+        total(hop + latency + tcp.header / back),
+        total(hop * (place > clock[flow])) + latency[clock],
+        link[clock],
+        contention(link, flows.first, topology.bytes_per_s),
+    )
+
+
+def _simulate(race: _Race, tcp: Tcp) -> tuple[Floats, Floats]:
+    """Go from event to event, a burst gets there or is through; return ends and last bursts."""
+    F, size = len(race.size), race.size
+    full = tcp.segment + tcp.header
+    largest = tcp.largest_window * full / tcp.segment
+    window = np.full(F, min(tcp.first_window * full, largest), dtype=np.float64)
+    through, released = np.zeros(F), np.zeros(F)
+    release = race.begins.copy()  # when the next burst is there
+    ended, last_burst = np.full(F, np.inf), np.zeros(F)
+    active, rate, now = np.zeros(F, dtype=bool), np.zeros(F), 0.0
+    while not np.isfinite(ended).all():
+        idle = np.divide(released - through, rate, out=np.full(F, np.inf), where=active)
+        now, before = min(now + idle.min(), release.min()) * (1 + RESOLUTION), now
+        was = through
+        through = np.where(active, np.minimum(was + rate * (now - before), released), was)
+        done = np.flatnonzero(active & (through >= size - ENOUGH))
+        ended[done] = before + (size[done] - was[done]) / rate[done] + race.rest[done]
+
+        fresh = np.flatnonzero(release <= now)
+        backlog = through[fresh] < released[fresh] - ENOUGH
+        grown = np.minimum(released[fresh] + window[fresh], size[fresh])
+        last_burst[fresh] = -released[fresh]
+        released[fresh] = np.where(backlog, size[fresh], grown)  # the window is no limit any more
+        last_burst[fresh] += released[fresh]
+        more = released[fresh] < size[fresh]
+        release[fresh] = np.where(more, release[fresh] + race.round_trip[fresh], np.inf)
+        window[fresh] = np.minimum(2 * window[fresh], largest)
+
+        sending = through < released - ENOUGH
+        if (sending != active).any():
+            active = sending
+            rate = race.rivals.shares(active)
+    return ended, last_burst

@@ -1,0 +1,71 @@
+"""Who sends what to whom in one aggregation, phase by phase."""
+
+import numpy as np
+
+from coterie.network.values import Ints, Phase
+from coterie.topology import Topology
+
+
+def gather(z: Ints, servers: Ints, nbytes: int, via: Ints | None = None) -> tuple[Phase, ...]:
+    """Send every node's model to its group's server, or first to the vertex via [n].
+
+    A collector sends one model on, the mean of those it got and its own.
+
+    >>> z, via = np.array([0, 0, 0]), np.array([0, 2, 2])
+    >>> [(p.src.tolist(), p.dst.tolist()) for p in gather(z, np.array([0]), 10, via)]
+    [([1], [2]), ([2], [0])]
+    """
+    n, server = len(z), servers[z]
+    if via is None:
+        return (_phase(np.arange(n), server, nbytes),)
+    first = _phase(np.arange(n), via, nbytes)
+    pairs = np.unique(np.stack([via, server], axis=1)[via != server], axis=0)
+    return tuple(p for p in (first, _phase(pairs[:, 0], pairs[:, 1], nbytes)) if len(p.src))
+
+
+def scatter(z: Ints, servers: Ints, nbytes: int, via: Ints | None = None) -> tuple[Phase, ...]:
+    """Send the mean back the way the models came."""
+    return tuple(Phase(p.dst, p.src, p.nbytes) for p in reversed(gather(z, servers, nbytes, via)))
+
+
+def collectors(topology: Topology, edge_of: Ints, z: Ints, servers: Ints) -> Ints:
+    """Choose where each node's model goes first when models are combined in the network [n].
+
+    The members of a group under one network edge send to one of them, or to a place in the network
+    that can serve, so that the edge sends one model on: the collector that makes fewest links
+    carry a model. Where that would not be fewer than sending all to the server, and under the
+    server's own edge, nothing is combined.
+    """
+    via: Ints = servers[z].copy()
+    n = topology.n_devices
+    places = topology.place_vertices
+    pairs, of = np.unique(np.stack([z, edge_of], axis=1), axis=0, return_inverse=True)
+    order = np.argsort(of, kind="stable")
+    for (k, edge), members in zip(
+        pairs, np.split(order, np.cumsum(np.bincount(of))[:-1]), strict=True
+    ):
+        server = servers[k]
+        if len(members) < 2 or (server < n and edge_of[server] == edge):
+            continue
+        candidates = np.concatenate([members, places])
+        carried = _hops(topology, candidates, members).sum(axis=1)
+        carried += _hops(topology, candidates, np.array([server]))[:, 0]
+        best = int(carried.argmin())
+        if carried[best] <= _hops(topology, np.array([server]), members).sum():
+            via[members] = candidates[best]
+    return via
+
+
+def _phase(src: Ints, dst: Ints, nbytes: int) -> Phase:
+    moving = src != dst  # a server needs no network to reach itself
+    return Phase(src[moving], dst[moving], np.full(int(moving.sum()), nbytes, dtype=np.int64))
+
+
+def _hops(topology: Topology, a: Ints, b: Ints) -> Ints:
+    """Links between vertices [len(a), len(b)]; switches among them are places."""
+    n = topology.n_devices
+    rows = topology.hops_to(topology.switch_at(a))
+    between = rows[:, topology.switch_at(b)].astype(np.int64)
+    between += (a < n)[:, None].astype(np.int64) + (b < n)[None, :]
+    between[a[:, None] == b[None, :]] = 0
+    return between

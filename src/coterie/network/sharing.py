@@ -1,0 +1,81 @@
+"""Max-min fair shares: how flows divide the links they have in common."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Contention:
+    """The links that flows can fight for: flow f crosses links[:, f], padded with the last link.
+
+    The last link is no link, and never full. `limit` [F] is the slowest link of each path.
+    """
+
+    bytes_per_s: Floats
+    links: Ints
+    limit: Floats
+
+    def shares(self, active: NDArray[np.bool_]) -> Floats:
+        """Return the max-min fair rate of every active flow, and 0 for the others [F].
+
+        Progressive filling, many links at a time: a link is settled when none of its flows is held
+        lower elsewhere, then all its flows get an equal part of what is left of it.
+        """
+        rate = np.zeros(len(active))
+        alive = np.flatnonzero(active)
+        links, limit = self.links.take(alive, axis=1), self.limit[alive]
+        left, L = self.bytes_per_s.copy(), len(self.bytes_per_s)
+        count = np.bincount(links.ravel(), minlength=L)
+        while len(alive):
+            share = left / np.maximum(count, 1)
+            share[-1] = np.inf
+            at_link = share[links]
+            least = np.minimum(at_link.min(axis=0), limit)
+            tight = at_link <= least * (1 + 1e-12)
+            settled_link = np.bincount(links[tight], minlength=L) == count
+            settled = (settled_link[links] & tight).any(axis=0) | (limit <= least)
+            gone, part = links.compress(settled, axis=1), least[settled]
+            rate[alive[settled]] = part
+            taken = np.bincount(gone.ravel(), np.tile(part, len(gone)), minlength=L)
+            left = np.maximum(left - taken, 0.0)
+            count -= np.bincount(gone.ravel(), minlength=L)
+            stays = ~settled
+            alive, links, limit = alive[stays], links.compress(stays, axis=1), limit[stays]
+        return rate
+
+
+def contention(links: Ints, first: Ints, bytes_per_s: Floats) -> Contention:
+    """Keep of the links of all paths only those that can ever bind.
+
+    A link whose flows all cross some other link that is no faster (and, when as fast, is crossed by
+    more flows or comes later) never binds before it. In a transfer of all to one, for instance,
+    only the last link is left.
+    """
+    F = len(first) - 1
+    flow = np.repeat(np.arange(F), np.diff(first))
+    used, link = np.unique(links, return_inverse=True)
+    speed = bytes_per_s[used]
+    crossed = np.bincount(link, minlength=len(used))
+    crossing = csr_array((np.ones(len(link)), (flow, link)), shape=(F, len(used)))
+    both = (crossing.T @ crossing).tocoo()
+    a, b = both.row, both.col
+    inside = (a != b) & (both.data == crossed[a])  # all flows of a cross b too
+    equal = (speed[b] == speed[a]) & ((crossed[b] > crossed[a]) | (b > a))
+    kept = crossed > 1
+    kept[a[inside & ((speed[b] < speed[a]) | equal)]] = False
+    none = int(kept.sum())
+    number = np.cumsum(kept) - 1
+    stays = kept[link]
+    flow, link = flow[stays], number[link[stays]]
+    count = np.bincount(flow, minlength=F)
+    column = np.arange(len(flow)) - np.repeat(np.cumsum(count) - count, count)
+    table = np.full((int(count.max()) + 1, F), none)
+    table[column, flow] = link
+    slowest = np.minimum.reduceat(bytes_per_s[links], first[:-1])
+    return Contention(np.append(speed[kept], np.inf), table, slowest)
