@@ -5,10 +5,10 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test lint bench bench-network clean
 
 help:  ## show this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("coterie needs Python >= 3.11; set PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
@@ -30,6 +30,10 @@ lint: $(READY)  ## style only
 
 bench: $(READY)  ## print the speed table of this machine
 	$(BIN)/python benchmarks/speed.py
+
+bench-network: $(READY)  ## the network clock against ns-3: errors and speed (about 20 minutes; needs g++)
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,ns3]'
+	$(BIN)/python benchmarks/network.py
 
 clean:  ## remove .venv and caches; runs/ stays
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
