@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 
 from coterie.errors import NetworkError
-from coterie.network import ns3
+from coterie.network import Phase, ns3
+from coterie.network.flow import flow_seconds
 from coterie.network.ns3 import Measured, measure
+from coterie.network.routes import route
 from coterie.network.tcp import PROFILES
 from coterie.network.values import Flows
-from coterie.topology import Topology
+from coterie.topology import Topology, fat_tree
 from coterie.topology.values import Speed, assemble
 
 PER_SEGMENT = 54  # IP 20, TCP 20, its time stamps 12, PPP 2
@@ -218,7 +220,7 @@ def test_other_systems_than_linux_are_refused(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_unknown_profiles_and_routes_are_refused() -> None:
-    with pytest.raises(NetworkError, match="unknown ns-3 profile 'losless'; did you mean 'lossl"):
+    with pytest.raises(NetworkError, match="unknown TCP profile 'losless'; did you mean 'lossl"):
         measure(star(2, MB), incast(2, 1000), profile="losless")
     with pytest.raises(NetworkError, match="unknown ns-3 routes 'globall'; did you mean 'global'"):
         measure(star(2, MB), incast(2, 1000), routes="globall")
@@ -247,10 +249,8 @@ def test_a_driver_that_hangs_is_ended_with_all_it_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pids = tmp_path / "pids"
-    before = time.monotonic()
     with pytest.raises(NetworkError, match="ns-3 was stopped after 1 s; allow more time"):
         run_fake(tmp_path, monkeypatch, f"sleep 60 & echo $$ $! > {pids}; wait")
-    assert time.monotonic() - before < 10
     assert list(children_of(pids)) == []
 
 
@@ -284,7 +284,7 @@ def test_a_driver_that_cannot_be_run_is_named(
 
 def test_an_interrupt_ends_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pids = tmp_path / "pids"
-    script = f"echo $$ > {pids}; kill -INT {os.getpid()}; sleep 60"
+    script = f"echo $$ > {pids}; sleep 0.3; kill -INT {os.getpid()}; sleep 60"
     with pytest.raises(KeyboardInterrupt):
         run_fake(tmp_path, monkeypatch, script)
     assert list(children_of(pids)) == []
@@ -294,3 +294,21 @@ def test_a_flow_without_a_route_is_refused(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(ns3, "driver_path", lambda: tmp_path)
     with pytest.raises(NetworkError, match="flow 0, from node 1 to node 0, has no route"):
         measure(star(2, MB), flows([[]], [1], [0], 1000))
+
+
+@needs_ns3
+@pytest.mark.parametrize("down", [False, True])
+@pytest.mark.parametrize("pattern", ["all to one", "pairs", "two servers"])
+def test_the_flow_clock_agrees_with_ns3(pattern: str, down: bool) -> None:
+    edge_of = np.arange(12) // 4
+    top = fat_tree(edge_of, Speed(1e7, 0.002), Speed(2e7, 0.001))
+    to = {
+        "all to one": np.zeros(12, dtype=np.int64),
+        "pairs": (np.arange(12) + 6) % 12,
+        "two servers": np.arange(12) % 2 * 7,
+    }[pattern]
+    ends = (to, np.arange(12)) if down else (np.arange(12), to)
+    flows = route(top, Phase(*ends, np.full(12, 200_000)))
+    expected = measure(top, flows).finish_s
+    assert flow_seconds(top, flows).max() == pytest.approx(expected.max(), rel=0.02)
+    assert flow_seconds(top, flows).mean() == pytest.approx(expected.mean(), rel=0.05)

@@ -1,7 +1,7 @@
 """The flow model: TCP transfers as fluids that share links fairly, held back by their windows.
 
 A transfer of B bytes on the wire (its payload and a header for every segment) shakes hands for a
-round trip, then releases a burst each round trip, every one twice as large as the last; once a
+round trip, then releases a burst each round trip, every one about twice as large as the last; once a
 burst is not through when the next is due, the window is no limit any more and everything is
 released. What is released is served at its max-min fair share. Every flow keeps time at the link
 where it meets most traffic; the latency before that link delays its bursts, the latency behind it
@@ -123,7 +123,9 @@ def _simulate(race: _Race, tcp: Tcp) -> tuple[Floats, Floats]:
         last_burst[fresh] += released[fresh]
         more = released[fresh] < size[fresh]
         release[fresh] = np.where(more, release[fresh] + race.round_trip[fresh], np.inf)
-        window[fresh] = np.minimum(2 * window[fresh], largest)
+        second = window[fresh] < tcp.second_window * full
+        grown = np.where(second, tcp.second_window * full, 2 * window[fresh])
+        window[fresh] = np.minimum(grown, largest)
 
         sending = through < released - ENOUGH
         if (sending != active).any():

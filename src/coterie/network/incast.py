@@ -3,7 +3,8 @@
 A device sends in order what waits in its queue, so flows that would end together end one after the
 other. Beyond that a queue that has been standing for CoDel's interval drops packets. A flow with
 many packets under way repairs that in a round trip; one with few, as when very many send to one
-(incast), waits for TCP's time-out. Which flow that hits is a matter of chance: the last of a link
+(incast), waits for TCP's time-out. What repairs cost the link in time is about half a round trip.
+Which flow that hits is a matter of chance: the last of a link
 stand for it here.
 """
 
@@ -54,7 +55,8 @@ def with_queues(ended: Floats, crowd: Crowd, packet: int) -> Floats:
 
     spread = np.where(crowd.one_source, 1.0, 0.5) * waiting
     spread = np.where(starved & (T > TIMEOUT_S), TIMEOUT_S, spread)
-    staggered = ended - spread * (1 - (rank + 1) / m)
+    repair = np.where((dropping < ended) & (m > 1), crowd.round_trip / 2, 0.0)
+    staggered = ended - spread * (1 - (rank + 1) / m) + repair
     hit = (under_way < ENOUGH_PACKETS) & (dropping < T) & (m > 1)
     hit &= rank >= m - np.maximum(1, np.floor(STALLED * m))
     stalls = np.where(starved & (T < TIMEOUT_S), dropping, T - INTERVAL_S)

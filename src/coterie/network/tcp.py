@@ -16,6 +16,7 @@ class Tcp:
     header: int = 54  # link, IP, TCP with time stamps
     shake: int = 60  # a segment of the handshake
     first_window: int = 10  # segments
+    second_window: int = 18  # and twice as many every round trip from there; so ns-3's TCP grows
     largest_window: int = 4 << 20
     drops: bool = False
 

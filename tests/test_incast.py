@@ -1,0 +1,77 @@
+import numpy as np
+import pytest
+
+from coterie.network import Network, Phase, make_clock
+from coterie.network.flow import flow_seconds
+from coterie.network.routes import route
+from coterie.network.tcp import PROFILES
+from coterie.topology import Speed, Topology, fat_tree
+
+PAPER_EDGES = np.repeat(np.arange(10), 10)
+ALL = np.zeros(100, dtype=np.int64)
+TUNED = PROFILES["tuned"]
+
+
+def tree(bytes_per_s: float) -> Topology:
+    return fat_tree(PAPER_EDGES, Speed(bytes_per_s), Speed(bytes_per_s))
+
+
+def to_one(top: Topology, nbytes: int, profile: str) -> float:
+    net = Network(top, clock=make_clock("flow", profile, 600))
+    return net.upload(ALL, np.array([0]), nbytes).seconds
+
+
+def test_many_to_one_waits_for_a_time_out() -> None:
+    # ns-3 with ordinary queues: 1.13-1.18 s and 1.67-1.76 s for these; 0.33 and 0.83 s without.
+    for speed, nbytes in ((1e7, 31_400), (1e8, 796_840)):
+        apart = to_one(tree(speed), nbytes, "tuned") - to_one(tree(speed), nbytes, "lossless")
+        assert 0.7 < apart < 1.0
+
+
+def test_a_transfer_shorter_than_codels_interval_loses_nothing() -> None:
+    top = tree(1e8)
+    assert to_one(top, 31_400, "tuned") == to_one(top, 31_400, "lossless")
+
+
+def test_few_to_one_repair_their_losses() -> None:
+    net = Network(tree(1e7), clock=make_clock("flow", "tuned", 600))
+    fair = Network(tree(1e7))
+    pods = PAPER_EDGES, np.arange(10) * 10, 796_840
+    repaired = net.upload(*pods).seconds - fair.upload(*pods).seconds
+    assert 0 < repaired < 0.01  # half a round trip
+
+
+def test_some_flows_stall_and_the_others_end_no_later() -> None:
+    top = tree(1e8)
+    phase = Phase(np.arange(1, 100), ALL[1:], np.full(99, 796_840))
+    fair = flow_seconds(top, route(top, phase))
+    queued = flow_seconds(top, route(top, phase), TUNED)
+    stalled = queued > fair + 0.5
+    assert 1 <= stalled.sum() <= 5
+    assert (queued[~stalled] <= fair[~stalled] + 0.01).all()
+    assert queued.mean() == pytest.approx(fair.mean(), rel=0.06)
+
+
+def test_ordinary_queues_serve_a_broadcast_in_order() -> None:
+    top = tree(1e7)
+    phase = Phase(ALL[1:10], np.arange(1, 10), np.full(9, 31_400))
+    fair = flow_seconds(top, route(top, phase))
+    queued = flow_seconds(top, route(top, phase), TUNED)
+    assert queued.max() == fair.max()
+    assert queued.mean() < 0.9 * fair.mean()
+    assert len(np.unique(queued.round(6))) == 9
+
+
+def test_a_flow_alone_meets_no_crowd() -> None:
+    top = tree(1e7)
+    one = route(top, Phase(np.array([1]), np.array([50]), np.array([10**7])))
+    assert flow_seconds(top, one, TUNED) == flow_seconds(top, one)
+
+
+def test_small_segments_and_windows_take_longer() -> None:
+    top = tree(1e8)
+    one = route(top, Phase(np.array([1]), np.array([50]), np.array([10**7])))
+    # 128 KiB a round trip of 12 ms, against 100 MByte/s.
+    assert flow_seconds(top, one, PROFILES["default"])[0] == pytest.approx(
+        10**7 / (128 * 1024) * 0.012, rel=0.1
+    )
