@@ -1,8 +1,8 @@
 """The flow model: TCP transfers as fluids that share links fairly, held back by their windows.
 
 A transfer of B bytes on the wire (its payload and a header for every segment) shakes hands for a
-round trip, then releases a burst each round trip, every one about twice as large as the last; once a
-burst is not through when the next is due, the window is no limit any more and everything is
+round trip, then releases a burst each round trip, every one about twice as large as the last; once
+a burst is not through when the next is due, the window is no limit any more and everything is
 released. What is released is served at its max-min fair share. Every flow keeps time at the link
 where it meets most traffic; the latency before that link delays its bursts, the latency behind it
 its end.

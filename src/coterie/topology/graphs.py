@@ -137,13 +137,13 @@ def edge_cloud(edge_of: Ints, access: Speed = LINK, inner: Speed = LINK) -> Topo
 
     >>> star = edge_cloud(np.array([0, 0, 1]))
     >>> star.hops.tolist(), star.place_hops.tolist()
-    ([[0, 2, 4], [2, 0, 4], [4, 4, 0]], [[1, 1, 3], [3, 3, 1], [2, 2, 2]])
+    ([[0, 2, 4], [2, 0, 4], [4, 4, 0]], [[2, 2, 2], [1, 1, 3], [3, 3, 1]])
     """
     stations = int(edge_of.max()) + 1
     if stations == 1:
         return assemble(edge_of, np.zeros((0, 2), dtype=np.int64), (), 1, access, inner, (0,))
     links = np.stack([np.arange(stations), np.full(stations, stations)], axis=1)
-    places = tuple(range(stations + 1))
+    places = (stations, *range(stations))  # of two as near, the cloud serves
     return assemble(edge_of, links, ("backhaul",) * stations, stations + 1, access, inner, places)
 
 
