@@ -106,9 +106,18 @@ def test_a_broadcast_is_timed_by_itself() -> None:
 
 def test_transfers_to_oneself_cost_nothing() -> None:
     net = Network(star(3))
-    one_each = net.aggregation(np.arange(3), np.arange(3), 10**6)
-    assert one_each.seconds == 0
-    assert one_each.bytes_by_tier == {"access": 0}
+    for nothing in (
+        net.aggregation(np.arange(3), np.arange(3), 10**6),
+        net.aggregation(np.zeros(3, dtype=np.int64), np.array([0]), 0),
+    ):
+        assert nothing.seconds == 0
+        assert nothing.bytes_by_tier == {"access": 0}
+
+
+def test_a_transfer_that_never_ends_takes_forever() -> None:
+    top = star(2, Speed(5e-324, 0.0))
+    with np.errstate(all="ignore"):
+        assert flow_seconds(top, send(top, (0, 1, 10))).tolist() == [np.inf]
 
 
 @st.composite

@@ -86,8 +86,9 @@ class Network:
 
     def upload(self, z: Ints, servers: Ints, nbytes: int) -> Transfer:
         """Time nbytes from every node to its group's server, all at once."""
-        sent = min(nbytes, REFERENCE_BYTES) if self.reference else nbytes
-        return self._scaled(self.timed(self.patterns(z, servers, sent)[0]), nbytes / max(sent, 1))
+        sent = REFERENCE_BYTES if self.reference else nbytes
+        phases = self.timed(self.patterns(z, servers, sent)[0])
+        return self._scaled(phases, nbytes / sent if self.reference else 1.0)
 
     def patterns(
         self, z: Ints, servers: Ints, nbytes: int

@@ -107,7 +107,7 @@ def _simulate(race: _Race, tcp: Tcp) -> tuple[Floats, Floats]:
     release = race.begins.copy()  # when the next burst is there
     ended, last_burst = np.full(F, np.inf), np.zeros(F)
     active, rate, now = np.zeros(F, dtype=bool), np.zeros(F), 0.0
-    while not np.isfinite(ended).all():
+    while np.isfinite(now) and not np.isfinite(ended).all():
         idle = np.divide(released - through, rate, out=np.full(F, np.inf), where=active)
         now, before = min(now + idle.min(), release.min()) * (1 + RESOLUTION), now
         was = through

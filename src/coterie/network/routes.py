@@ -21,9 +21,9 @@ def route(topology: Topology, phase: Phase, routing: Routing = "ecmp", seed: int
     Hop by hop, a flow at a switch goes on to one of the neighbours that are a link closer to its
     end: with "ecmp" the one that a hash of (source, destination, switch, seed) names, so the flows
     between two switches spread evenly and each keeps to one path; with "single" the first.
-    Transfers from a vertex to itself need no network and are left out.
+    Transfers of nothing, or from a vertex to itself, need no network and are left out.
     """
-    moving = phase.src != phase.dst
+    moving = (phase.src != phase.dst) & (phase.nbytes > 0)
     src, dst, nbytes = phase.src[moving], phase.dst[moving], phase.nbytes[moving]
     n, F = topology.n_devices, len(src)
     here, goal = topology.switch_at(src), topology.switch_at(dst)

@@ -35,11 +35,11 @@ class Contention:
         while len(alive):
             share = left / np.maximum(count, 1)
             share[-1] = np.inf
-            at_link = share[links]
+            at_link = share.take(links)
             least = np.minimum(at_link.min(axis=0), limit)
             tight = at_link <= least * (1 + 1e-12)
             settled_link = np.bincount(links[tight], minlength=L) == count
-            settled = (settled_link[links] & tight).any(axis=0) | (limit <= least)
+            settled = (settled_link.take(links) & tight).any(axis=0) | (limit <= least)
             gone, part = links.compress(settled, axis=1), least[settled]
             rate[alive[settled]] = part
             taken = np.bincount(gone.ravel(), np.tile(part, len(gone)), minlength=L)
@@ -75,7 +75,7 @@ def contention(links: Ints, first: Ints, bytes_per_s: Floats) -> Contention:
     flow, link = flow[stays], number[link[stays]]
     count = np.bincount(flow, minlength=F)
     column = np.arange(len(flow)) - np.repeat(np.cumsum(count) - count, count)
-    table = np.full((int(count.max()) + 1, F), none)
+    table = np.full((max(1, int(count.max())), F), none)
     table[column, flow] = link
     slowest = np.minimum.reduceat(bytes_per_s[links], first[:-1])
     return Contention(np.append(speed[kept], np.inf), table, slowest)
