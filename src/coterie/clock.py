@@ -50,7 +50,8 @@ def step_seconds(
     >>> step_seconds(np.array([10, 40]), 1e6, np.array([1e9, 5e9]))
     0.01
     """
-    return float((examples * flops_per_example / flops_per_s).max())
+    with np.errstate(over="ignore"):  # a node too slow takes forever: inf
+        return float((examples * flops_per_example / flops_per_s).max())
 
 
 def draw_speeds(
