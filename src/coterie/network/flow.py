@@ -42,7 +42,7 @@ def flow_seconds(topology: Topology, flows: Flows, tcp: Tcp = PROFILES["lossless
     seconds = np.empty(len(flows))
     with np.errstate(over="ignore", invalid="ignore"):  # a link too slow takes forever: inf
         race = _delays(topology, flows.take(order), tcp)
-        ended, last_burst = _simulate(race, tcp)
+        ended, filled, last_burst = _simulate(race, tcp)
     if tcp.drops:
         sources, source = np.unique(flows.src[order], return_inverse=True)
         alone = np.bincount(source, minlength=len(sources))[source] == 1
@@ -50,7 +50,7 @@ def flow_seconds(topology: Topology, flows: Flows, tcp: Tcp = PROFILES["lossless
             race.clock,
             topology.bytes_per_s[race.clock],
             ~alone,
-            race.begins,
+            filled,
             race.round_trip,
             last_burst,
         )
@@ -98,15 +98,18 @@ def _delays(topology: Topology, flows: Flows, tcp: Tcp) -> _Race:
     )
 
 
-def _simulate(race: _Race, tcp: Tcp) -> tuple[Floats, Floats]:
-    """Go from event to event, a burst gets there or is through; return ends and last bursts."""
+def _simulate(race: _Race, tcp: Tcp) -> tuple[Floats, Floats, Floats]:
+    """Go from event to event: a burst gets there, or is through.
+
+    Return when each flow ends, since when its path is full (inf: never), and its last burst.
+    """
     F, size = len(race.size), race.size
     full = tcp.segment + tcp.header
     largest = tcp.largest_window * full / tcp.segment
     window = np.full(F, min(tcp.first_window * full, largest), dtype=np.float64)
     through, released = np.zeros(F), np.zeros(F)
     release = race.begins.copy()  # when the next burst is there
-    ended, last_burst = np.full(F, np.inf), np.zeros(F)
+    ended, filled, last_burst = np.full(F, np.inf), np.full(F, np.inf), np.zeros(F)
     active, rate, now = np.zeros(F, dtype=bool), np.zeros(F), 0.0
     while np.isfinite(now) and not np.isfinite(ended).all():
         idle = np.divide(released - through, rate, out=np.full(F, np.inf), where=active)
@@ -119,6 +122,7 @@ def _simulate(race: _Race, tcp: Tcp) -> tuple[Floats, Floats]:
         fresh = np.flatnonzero(release <= now)
         backlog = through[fresh] < released[fresh] - ENOUGH
         grown = np.minimum(released[fresh] + window[fresh], size[fresh])
+        filled[fresh[backlog]] = np.minimum(filled[fresh[backlog]], now)
         last_burst[fresh] = -released[fresh]
         released[fresh] = np.where(backlog, size[fresh], grown)  # the window is no limit any more
         last_burst[fresh] += released[fresh]
@@ -132,4 +136,4 @@ def _simulate(race: _Race, tcp: Tcp) -> tuple[Floats, Floats]:
         if (sending != active).any():
             active = sending
             rate = race.rivals.shares(active)
-    return ended, last_burst
+    return ended, filled, last_burst
