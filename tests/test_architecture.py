@@ -31,6 +31,7 @@ ORDER = [
     "record",
     "experiment",
     "survey",
+    "netview",
     "sweep",
     "comparison",
     "table",

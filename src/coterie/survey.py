@@ -9,9 +9,10 @@ from coterie.algorithms import ALGORITHMS
 from coterie.data import Dataset
 from coterie.data.dataset import Progress
 from coterie.experiment import divide, load_dataset, prepare
+from coterie.grouping import Grouping
 from coterie.partition.measure import class_counts, emd, pooled
 from coterie.partition.values import Floats, Ints
-from coterie.run import rounds
+from coterie.run import Problem, rounds
 from coterie.sections import Config
 
 
@@ -122,7 +123,7 @@ def _survey(members: list[Config], dataset: Dataset, *, groups: bool, progress: 
     parts = [Parts("nodes", ones, counts), _pooled("edges", counts, part.edge_of)]
     for other in _one_each(members) if groups else ():
         progress(f"grouping by {other.algorithm.name}", 0, 0)
-        z = _groups(other, dataset)
+        z = groups_of(prepare(other, dataset).problem).z
         if z.max() > 0:
             parts.append(_pooled(f"groups of {other.algorithm.name}", counts, z))
     owners = divided.dataset.users
@@ -132,7 +133,7 @@ def _survey(members: list[Config], dataset: Dataset, *, groups: bool, progress: 
         f"validation, {len(split.test):,} test), {dataset.n_classes} classes{users}, each "
         f"{'x'.join(map(str, dataset.input_shape))}"
     )
-    return Survey(_title(config), facts, part.edge_of, tuple(parts))
+    return Survey(title_of(config), facts, part.edge_of, tuple(parts))
 
 
 def _pooled(label: str, counts: Ints, part_of: Ints) -> Parts:
@@ -148,15 +149,15 @@ def _one_each(members: list[Config]) -> list[Config]:
     return list(first.values())
 
 
-def _groups(config: Config, dataset: Dataset) -> Ints:
+def groups_of(problem: Problem) -> Grouping:
     """Run an algorithm until it has its groups."""
-    problem = prepare(config, dataset).problem
     state = next(state for state in rounds(problem) if state.groups or state.t)
     assert state.groups is not None, "the first step ends with a global mean, which plans"
-    return state.groups.grouping.z
+    return state.groups.grouping
 
 
-def _title(config: Config) -> str:
+def title_of(config: Config) -> str:
+    """Name the dataset, the partition and the seed of a config."""
     c = config.partition
     heeded = {
         "dirichlet": f" (alpha {c.alpha:g})",

@@ -1,4 +1,4 @@
-"""The command line: `coterie demo`, `run`, `compare`, `report`, `data` and `list`."""
+"""The command line: `coterie demo`, `run`, `compare`, `report`, `data`, `network` and `list`."""
 
 import json
 import os
@@ -14,6 +14,7 @@ import click
 from coterie.cli.commands import Commands, loading, print_table
 from coterie.cli.data import data_commands
 from coterie.cli.experiments import experiment_path, experiments
+from coterie.cli.network import network
 from coterie.errors import CoterieError, did_you_mean
 
 if TYPE_CHECKING:
@@ -33,11 +34,13 @@ def main() -> None:
       coterie run my.toml --set algorithm.tau2=10 --set model.name=2nn
       coterie compare runs/                 the table of any runs
       coterie data show my.toml             who holds what, before anything is trained
+      coterie network my.toml               what a mean costs: delays, full links, late flows
       coterie list                          algorithms, datasets, models, topologies, settings
     """
 
 
 main.add_command(data_commands)
+main.add_command(network)
 
 
 @main.command()

@@ -3,9 +3,8 @@
 A device sends in order what waits in its queue, so flows that would end together end one after the
 other. Beyond that a queue that has been standing for CoDel's interval drops packets. A flow with
 many packets under way repairs that in a round trip; one with few, as when very many send to one
-(incast), waits for TCP's time-out. What repairs cost the link in time is a part of a round trip.
-Which flow that hits is a matter of chance: the last of a link
-stand for it here.
+(incast), waits for TCP's time-out. Which flow that hits is a matter of chance: the last of a link
+stand for it here. What repairs cost the link itself is a part of a round trip.
 """
 
 from dataclasses import dataclass
