@@ -94,7 +94,7 @@ def topology(case: Case) -> Topology:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "custom.csv"
         path.write_text("\n".join(lines))
-        return read_topology(path, speed)
+        return read_topology(path, speed, speed)
 
 
 def phases(case: Case) -> tuple[Topology, list[Flows]]:

@@ -11,7 +11,7 @@ from coterie.config import make_config
 from coterie.errors import ConfigError, GroupingError, TopologyError
 from coterie.experiment import prepare, simulate
 from coterie.grouping import Grouping, check_grouping
-from coterie.run import State, one_group
+from coterie.run import State
 from coterie.sections import Config
 
 LINKS = "a,b,mbytes_per_s,latency_ms\n" + "".join(
@@ -38,7 +38,7 @@ def test_base_stations_and_the_cloud_serve() -> None:
     assert state.groups is not None
     assert state.groups.grouping.servers.tolist() == [10, 11]  # the base stations
     problem = prepare(small(network={"topology": "edge-cloud"})).problem
-    assert one_group(problem).grouping.servers.tolist() == [12]  # the cloud, two links from all
+    assert problem.everyone.grouping.servers.tolist() == [12]  # the cloud, two links from all
 
 
 def test_a_planner_may_name_places_and_nothing_else_besides_members() -> None:
@@ -71,7 +71,7 @@ def test_the_papers_mix_combines_for_searched_algorithms_only() -> None:
 
 def test_the_clock_heeds_its_settings() -> None:
     def seconds(**network: object) -> float:
-        return one_group(prepare(small(network=network)).problem).transfer.seconds
+        return prepare(small(network=network)).problem.everyone.transfer.seconds
 
     plain = seconds()
     assert seconds(link_mbytes_per_s=1.0) > 2 * plain
@@ -117,6 +117,51 @@ def test_every_node_can_have_its_own_link_and_speed(tmp_path: Path) -> None:
     assert problem.step_s == pytest.approx(plain.step_s)  # the slowest node has 1 GFLOPS
 
 
+def test_speeds_are_found_by_the_names_of_the_network(tmp_path: Path) -> None:
+    net, nodes = tmp_path / "net.csv", tmp_path / "nodes.csv"
+    net.write_text(LINKS + "bs0,bs1,50,1\n")
+    nodes.write_text("node,gflops\n" + "".join(f"phone{i},{10 - i}\n" for i in range(10)))
+    network = {"topology": "file", "file": str(net)}
+    problem = prepare(
+        small(network=network, compute={"speeds": "file", "file": str(nodes)})
+    ).problem
+    plain = prepare(small(compute={"gflops": 1.0})).problem
+    assert problem.step_s == pytest.approx(plain.step_s, rel=0.02)  # phone9 has 1 GFLOPS
+
+
+def test_all_data_on_one_node_needs_no_network(tmp_path: Path) -> None:
+    net = tmp_path / "net.csv"
+    net.write_text(LINKS + "bs0,bs1,50,1\n")
+    nodes = tmp_path / "nodes.csv"
+    nodes.write_text("mbytes_per_s,gflops\n" + "1,2\n" * 10)
+    for network in (
+        {"topology": "file", "file": str(net), "access_file": str(nodes)},
+        {"topology": "edge-cloud"},
+    ):
+        compute = {"speeds": "file", "file": str(nodes)}
+        config = small(network=network, compute=compute, algorithm={"name": "centralized"})
+        assert prepare(config).problem.everyone.transfer.seconds == 0
+
+
+def test_gradients_are_not_combined_on_their_way_to_the_planner() -> None:
+    grouping_bytes = []
+    for combine in ("none", "all"):
+        states = list(simulate(small(network={"combine": combine}, train={"steps": 1})))
+        everyone = prepare(small(network={"combine": combine})).problem.everyone.transfer
+        moved = sum(states[-1].row.bytes_by_tier.values())
+        grouping_bytes.append(moved - sum(everyone.bytes_by_tier.values()))
+    assert grouping_bytes[0] == grouping_bytes[1] > 0
+
+
+def test_links_of_a_file_without_speeds_take_the_settings(tmp_path: Path) -> None:
+    net = tmp_path / "net.csv"
+    net.write_text("a,b\n" + "".join(f"n{i},s\n" for i in range(9)) + "n9,t\ns,t\n")
+    network = {"topology": "file", "file": str(net), "access_mbytes_per_s": 2.0, "latency_s": 0.5}
+    top = prepare(small(network=network)).problem.network.topology
+    assert top.bytes_per_s.tolist() == [2e6] * 20 + [1e8] * 2
+    assert top.latency_s.tolist() == [0.5] * 11
+
+
 def test_speeds_are_drawn_around_their_mean() -> None:
     rng = np.random.default_rng(0)
     uniform = draw_speeds("uniform", 4000, 5e9, 0.5, rng)
@@ -145,6 +190,12 @@ def test_speeds_are_drawn_around_their_mean() -> None:
         ("network", {"tcp": "lossy"}, "unknown network.tcp 'lossy'; did you mean 'lossless'"),
         ("network", {"link_mbytes_per_s": 0}, "network.link_mbytes_per_s must be > 0, got 0"),
         ("network", {"latency_s": float("nan")}, "network.latency_s must be finite, got nan"),
+        ("network", {"time_limit_s": 1e7}, "network.time_limit_s must be <= 1000000"),
+        (
+            "network",
+            {"topology": "matrix", "file": "m.csv", "access_mbytes_per_s": 1.0},
+            "are not read with a matrix",
+        ),
         ("compute", {"speeds": "file"}, "compute.speeds = 'file' needs compute.file"),
         ("compute", {"file": "x.csv"}, "compute.file is read with compute.speeds = 'file' only"),
     ],

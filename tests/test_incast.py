@@ -5,7 +5,7 @@ from coterie.network import Network, Phase, make_clock
 from coterie.network.flow import flow_seconds
 from coterie.network.routes import route
 from coterie.network.tcp import PROFILES
-from coterie.topology import Speed, Topology, fat_tree
+from coterie.topology import Speed, Topology, assemble, fat_tree
 
 PAPER_EDGES = np.repeat(np.arange(10), 10)
 ALL = np.zeros(100, dtype=np.int64)
@@ -60,6 +60,19 @@ def test_ordinary_queues_serve_a_broadcast_in_order() -> None:
     assert queued.max() == fair.max()
     assert queued.mean() < 0.9 * fair.mean()
     assert len(np.unique(queued.round(6))) == 9
+
+
+def test_a_straggler_that_meets_no_crowd_changes_nothing_for_it() -> None:
+    none = np.zeros((0, 2), dtype=np.int64)
+    top = assemble(np.zeros(200, dtype=np.int64), none, (), 1, Speed(1e7), Speed(1e7))
+    latency = np.full(200, 1e-3)
+    latency[7] = 3.0
+    top = top.with_access(np.full(200, 1e7), np.full(200, 1e7), latency)
+    phase = Phase(np.arange(1, 200), np.zeros(199, dtype=np.int64), np.full(199, 31_400))
+    fair = flow_seconds(top, route(top, phase))
+    queued = flow_seconds(top, route(top, phase), TUNED)
+    assert (queued > 0.4 * fair).all()
+    assert queued[6] == fair[6] == fair.max()
 
 
 def test_a_flow_alone_hardly_notices() -> None:

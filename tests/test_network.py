@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from coterie.errors import TopologyError
 from coterie.network import REFERENCE_BYTES, Network, Phase
 from coterie.network.flow import flow_seconds
 from coterie.network.routes import Routing, route
@@ -114,9 +115,22 @@ def test_transfers_to_oneself_cost_nothing() -> None:
         assert nothing.bytes_by_tier == {"access": 0}
 
 
+def test_starting_later_ends_as_much_later() -> None:
+    top = star(3)
+    flows = send(top, (0, 2, 10**6), (1, 2, 10**6))
+    later = replace(flows, start_s=flows.start_s + 1e4)
+    assert flow_seconds(top, later) - 1e4 == pytest.approx(flow_seconds(top, flows), abs=1e-6)
+
+
+def test_an_end_that_is_neither_device_nor_place_is_refused() -> None:
+    with pytest.raises(TopologyError, match="switch 0 cannot be an end: no device is on it"):
+        send(fat_tree(np.repeat(np.arange(4), 2)), (0, 8, 10))
+
+
 def test_a_transfer_that_never_ends_takes_forever() -> None:
     top = star(2, Speed(5e-324, 0.0))
-    assert flow_seconds(top, send(top, (0, 1, 10))).tolist() == [np.inf]
+    for tcp in PROFILES.values():
+        assert flow_seconds(top, send(top, (0, 1, 10)), tcp).tolist() == [np.inf]
 
 
 @st.composite

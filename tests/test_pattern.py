@@ -4,7 +4,16 @@ from hypothesis import strategies as st
 
 from coterie.network import Network, Phase
 from coterie.network.pattern import collectors, gather, scatter
-from coterie.topology import Speed, Topology, assemble, edge_cloud, fat_tree, jellyfish, waxman
+from coterie.topology import (
+    Speed,
+    Topology,
+    assemble,
+    edge_cloud,
+    fat_tree,
+    jellyfish,
+    kary_fat_tree,
+    waxman,
+)
 
 PAPER_EDGES = np.repeat(np.arange(10), 10)
 ALL = np.zeros(100, dtype=np.int64)
@@ -52,6 +61,27 @@ def test_base_stations_collect_for_the_cloud() -> None:
     assert up.bytes_by_tier == {"access": 120, "backhaul": 30}
     apart = Network(top, edge_of).upload(np.zeros(12, dtype=np.int64), cloud, 10)
     assert apart.bytes_by_tier == {"access": 120, "backhaul": 120}
+
+
+def test_groups_that_share_a_place_as_server_stay_apart() -> None:
+    edge_of = np.repeat(np.arange(2), 4)
+    top = edge_cloud(edge_of)
+    z, cloud = np.tile([0, 0, 1, 1], 2), np.array([10, 10])
+    via = collectors(top, edge_of, z, cloud)
+    first, second = gather(z, cloud, 10, via)
+    assert len(first.src) == 8
+    assert sorted(second.src.tolist()) == [8, 8, 9, 9]  # a mean for each group and base station
+    up = Network(top, edge_of, combine=True).upload(z, cloud, 10)
+    assert up.bytes_by_tier == {"access": 80, "backhaul": 40}
+
+
+def test_nothing_is_combined_where_that_saves_nothing() -> None:
+    edge_of = np.array([0, 1, 0, 1, 0, 1])  # edges that say nothing of where nodes are
+    top = kary_fat_tree(6, 4)
+    z, servers = np.zeros(6, dtype=np.int64), np.array([0])
+    combined = Network(top, edge_of, combine=True).upload(z, servers, 10**5)
+    apart = Network(top, edge_of).upload(z, servers, 10**5)
+    assert combined.seconds <= apart.seconds
 
 
 def test_two_edges_by_hand() -> None:

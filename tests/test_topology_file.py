@@ -66,7 +66,7 @@ def graphml(edges: list[dict[str, Any]], inside: str = "", directed: str = "undi
 def read(tmp_path: Path, name: str, content: str | bytes) -> Topology:
     path = tmp_path / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return read_topology(path, DEFAULT)
+    return read_topology(path, DEFAULT, DEFAULT)
 
 
 def refusal(path: Path, read: Callable[[], object]) -> str:
@@ -114,7 +114,7 @@ def test_what_networkx_writes_is_read(tmp_path: Path, directed: bool) -> None:
     nx.write_graphml(made, tmp_path / "net.graphml")
     (tmp_path / "net.json").write_text(json.dumps(nx.node_link_data(made)))
     for name in ("net.graphml", "net.json"):
-        net = read_topology(tmp_path / name, DEFAULT)
+        net = read_topology(tmp_path / name, DEFAULT, DEFAULT)
         assert net.names == ("phone", "cloud", "bs")
         assert np.sort(net.ends).tolist() == [[0, 2], [1, 2]]
         assert net.bytes_per_s.tolist() == [1.5e6, 1.5e6, 1e8, 1e8]
@@ -270,7 +270,7 @@ def test_a_bad_graph_is_refused(
     [
         ({"s": {"device": True}}, "node 's' is attached twice, to 'x' and 'y'"),
         ({"x": {"device": "maybe"}}, "node 'x': device must be true or false, got 'maybe'"),
-        ({"x": {"device": False}}, "has no device"),
+        ({"x": {"device": False}, "y": {"device": False}}, "has no device"),
         ({"x": {"device": True, "server": True}}, "node 'x' is a device and a server"),
         ({"alone": {"device": True}}, "node 'alone' has no link"),
         ({"x": {"devices": True}}, "unknown 'devices'; did you mean 'device'?"),
@@ -282,6 +282,13 @@ def test_flags_that_cannot_be_so_are_refused(
     names = dict.fromkeys(["x", "y", "s", *flags])
     text = graph([{"id": name} | flags.get(name, {}) for name in names], TWO)
     assert says in refused(tmp_path, "net.json", text)
+
+
+def test_a_leaf_that_is_no_device_is_a_switch(tmp_path: Path) -> None:
+    nodes: list[dict[str, Any]] = [{"id": "x", "device": False}, {"id": "y"}, {"id": "s"}]
+    net = read(tmp_path, "net.json", graph(nodes, TWO))
+    assert net.names == ("y", "x", "s")
+    assert net.n_devices == 1
 
 
 def test_a_link_of_tier_access_needs_a_device(tmp_path: Path) -> None:
@@ -336,7 +343,9 @@ def test_other_xml_is_refused(tmp_path: Path, content: str | bytes, says: str) -
 
 def test_a_file_must_be_there_and_of_a_kind_that_is_known(tmp_path: Path) -> None:
     for path in (tmp_path / "no.csv", tmp_path / "no.json", tmp_path / "no.graphml"):
-        assert "cannot be read (No such" in refusal(path, partial(read_topology, path, DEFAULT))
+        assert "cannot be read (No such" in refusal(
+            path, partial(read_topology, path, DEFAULT, DEFAULT)
+        )
     assert "a network is a .graphml, .json or .csv file" in refused(tmp_path, "net.xml", "")
 
 
@@ -355,7 +364,7 @@ def test_no_file_does_worse_than_our_error(tmp_path: Path, data: st.DataObject, 
     content = content[:at] + data.draw(st.binary(max_size=5)) + content[at + length :]
     (tmp_path / name).write_bytes(content)
     try:
-        net = read_topology(tmp_path / name, DEFAULT)
+        net = read_topology(tmp_path / name, DEFAULT, DEFAULT)
     except TopologyError as error:
         assert str(error).startswith(f"{tmp_path / name}: ")
         assert "\n" not in str(error)

@@ -115,7 +115,10 @@ def test_a_node_whose_name_is_a_number_is_called_by_it(tmp_path: Path) -> None:
     [
         ("", "needs a column of mbytes_per_s"),
         ("node,gflops\np1,3\n", "latency_s, latency_ms, got 'node', 'gflops'"),
-        ("node,mbytes_per_sec\np1,3\n", "unknown 'mbytes_per_sec'; did you mean 'mbytes_per_s'?"),
+        (
+            "node,mbytes_per_sec\np1,3\n",
+            "unknown column 'mbytes_per_sec'; did you mean 'mbytes_per_s'?",
+        ),
         ("mbytes_per_s\n3\n", "has 1 rows for 3 nodes; give each a row, or a column node"),
         ("node,mbytes_per_s\np9,3\n", "line 2: unknown node 'p9'; there is 'p1', 'p2', 'p3'"),
         ("node,mbytes_per_s\nbs1,3\n", "line 2: unknown node 'bs1'"),

@@ -175,6 +175,11 @@ def _check_files(config: Config) -> None:
             raise ConfigError(f"{key} is read with {of} = {kinds[0]!r} only, got {kind!r}")
         if not file and kind in kinds:
             raise ConfigError(f"{of} = {kind!r} needs {key}")
+    if net.topology == "matrix" and not (net.access_mbytes_per_s == net.access_latency_s == "auto"):
+        raise ConfigError(
+            "network.access_mbytes_per_s and access_latency_s are not read with a matrix, which "
+            "says how fast nodes are; use network.access_file"
+        )
     if net.latency_file and net.topology != "matrix":
         raise ConfigError(
             f"network.latency_file is read with network.topology = 'matrix' only, got "

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from coterie import data as datasets
-from coterie.algorithms import Search, find_algorithm
+from coterie.algorithms import Algorithm, Search, find_algorithm
 from coterie.clock import draw_speeds, step_seconds
 from coterie.config import check_num_groups, to_toml
 from coterie.costs import Ints
@@ -23,9 +23,9 @@ from coterie.network import Network, make_clock
 from coterie.partition import Examples, Partition, Rule, Spread, make_partition
 from coterie.partition.measure import class_counts
 from coterie.record import RunWriter, write_json
-from coterie.run import Problem, State, one_group, rounds
+from coterie.run import Problem, State, rounds
 from coterie.sections import Config
-from coterie.topology import Floats, Shape, Speed, make_topology
+from coterie.topology import Floats, Shape, Speed, fat_tree, make_topology
 
 # Streams of the seed, see run.py; the planner's is 1.
 SPLIT_STREAM, PARTITION_STREAM, TOPOLOGY_STREAM, SAMPLE_STREAM, SPEED_STREAM = 2, 3, 4, 5, 6
@@ -100,9 +100,11 @@ def _rule(config: Config) -> Rule:
     )
 
 
-def make_network(config: Config, part: Partition, *, searched: bool) -> Network:
-    """Build the network of a config for the nodes of a partition."""
+def make_network(config: Config, part: Partition, algorithm: Algorithm) -> Network:
+    """Build the network of a config for the nodes of a partition; a pooled node needs none."""
     c = config.network
+    if algorithm.pooled:
+        return Network(fat_tree(part.edge_of))
     inner = Speed(c.link_mbytes_per_s * 1e6, c.latency_s)
     access = Speed(
         inner.bytes_per_s if c.access_mbytes_per_s == "auto" else c.access_mbytes_per_s * 1e6,
@@ -117,18 +119,20 @@ def make_network(config: Config, part: Partition, *, searched: bool) -> Network:
         c.routing,
         config.seed,
         make_clock(c.clock, c.tcp, c.time_limit_s),
-        combine=c.combine == "all" or (c.combine == "searched" and searched),
+        combine=c.combine == "all" or (c.combine == "searched" and algorithm.searched),
         reference=c.procedure == "reference",
     )
 
 
-def node_speeds(config: Config, part: Partition) -> Floats:
-    """Return the operations per second of every node [n]."""
+def node_speeds(config: Config, part: Partition, names: tuple[str, ...]) -> Floats:
+    """Return the operations per second of every node [n]; a pooled node has the mean speed."""
     c, n = config.compute, len(part.indices)
+    if find_algorithm(config.algorithm.name).pooled:
+        return np.full(1, c.gflops * 1e9)
     if c.speeds == "file":
         from coterie.topology.matrix import read_column
 
-        return read_column(Path(c.file), part.names, n, "gflops") * 1e9
+        return read_column(Path(c.file), names[:n] or part.names, n, "gflops") * 1e9
     return draw_speeds(c.speeds, n, c.gflops * 1e9, c.spread, _rng(config, SPEED_STREAM))
 
 
@@ -163,6 +167,7 @@ def prepare(config: Config, dataset: Dataset | None = None) -> Prepared:
     model_bytes = n_bytes(model)
     shows_gradients = algorithm.iid and search.uses_gradients
     charged = shows_gradients and config.algorithm.charge_grouping
+    network = make_network(config, part, algorithm)
     problem = Problem(
         engine=Sequential(
             model,
@@ -174,7 +179,7 @@ def prepare(config: Config, dataset: Dataset | None = None) -> Prepared:
             steps,
             config.train.device,
         ),
-        network=make_network(config, part, searched=algorithm.searched),
+        network=network,
         p=part.p,
         edge_of=part.edge_of,
         planner=planner,
@@ -182,7 +187,7 @@ def prepare(config: Config, dataset: Dataset | None = None) -> Prepared:
         steps=config.train.steps,
         num_groups=config.algorithm.num_groups,
         model_bytes=model_bytes,
-        step_s=step_seconds(worked, flops, node_speeds(config, part)),
+        step_s=step_seconds(worked, flops, node_speeds(config, part, network.topology.names)),
         epochs_per_step=float(worked.sum() / part.sizes.sum()),
         seed=config.seed,
         searched=algorithm.searched,
@@ -245,7 +250,7 @@ def execute(
 
 
 def _grouping(prepared: Prepared, state: State) -> dict[str, Any]:
-    grouping = (state.groups or one_group(prepared.problem)).grouping
+    grouping = (state.groups or prepared.problem.everyone).grouping
     return {
         "z": grouping.z.tolist(),
         "servers": grouping.servers.tolist(),
@@ -259,7 +264,7 @@ def _grouping(prepared: Prepared, state: State) -> dict[str, Any]:
 
 def _summary(problem: Problem, state: State, status: str) -> dict[str, Any]:
     row, clock = state.row, state.clock
-    everyone = one_group(problem)
+    everyone = problem.everyone
     groups = state.groups or everyone
     val = problem.engine.evaluate(state.models.w[0], "val") if status == "complete" else None
     return {
@@ -291,7 +296,7 @@ def _local_steps(config: Config) -> LocalSteps:
 
 
 def _check_clock(problem: Problem) -> None:
-    if not math.isfinite(problem.steps * (problem.step_s + one_group(problem).transfer.seconds)):
+    if not math.isfinite(problem.steps * (problem.step_s + problem.everyone.transfer.seconds)):
         raise ConfigError(
             "simulated times are not finite; raise network.link_mbytes_per_s or compute.gflops"
         )

@@ -18,7 +18,6 @@ from coterie.network import REFERENCE_BYTES, Network, Timed, Transfer, make_cloc
 from coterie.network.routes import route
 from coterie.network.tcp import PROFILES, Tcp
 from coterie.network.values import Floats, Flows, Ints
-from coterie.run import one_group
 from coterie.sections import AlgorithmConfig, Config, NetworkConfig
 from coterie.survey import groups_of, title_of
 from coterie.topology import Topology
@@ -271,7 +270,7 @@ def _plan(label: str, config: Config, dataset: Dataset) -> _Plan:
     problem = prepare(fast, dataset).problem
     groups = {f"{label} group": groups_of(problem)} if problem.schedule.tau2 > 1 else {}
     whole = "global, combined" if problem.network.combine else "global"
-    wanted = groups | {whole: one_group(problem).grouping}
+    wanted = groups | {whole: problem.everyone.grouping}
     return _Plan(problem.network, problem.step_s, problem.model_bytes, wanted)
 
 

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -39,6 +40,11 @@ class Problem:
     shows_gradients: bool = True  # whether the planner sees them
     charged_bytes: int = 0  # what each node uploads for the planner
     eval_every: int = 1  # measure every so many global means
+
+    @cached_property
+    def everyone(self) -> "Averaging":
+        """The global aggregation: all nodes, with the global server in their middle."""
+        return _averaging(self, single(_evidence(self, None), np.random.default_rng(0)))
 
 
 @dataclass(frozen=True)
@@ -79,7 +85,7 @@ class State:
 
 def rounds(problem: Problem, state: State | None = None) -> Iterator[State]:
     """Run Algorithm 1 from its start, or from a state; yield the state after each aggregation."""
-    everyone = one_group(problem)
+    everyone = problem.everyone
     s = state or _start(problem)
     if state is None:
         yield s
@@ -97,12 +103,6 @@ def rounds(problem: Problem, state: State | None = None) -> Iterator[State]:
         row = _row(problem, t, event, models, groups, clock, found)
         s = State(t, models, groups, clock, row)
         yield s
-
-
-def one_group(problem: Problem) -> Averaging:
-    """Return the global aggregation: all nodes, with the global server in their middle."""
-    evidence = _evidence(problem, None)
-    return _averaging(problem, single(evidence, np.random.default_rng(0)))
 
 
 def _start(problem: Problem) -> State:
@@ -143,7 +143,10 @@ def _evidence(problem: Problem, gram: Floats | None) -> Evidence:
 def _evidence_upload(problem: Problem, everyone: Grouping) -> Transfer:
     if not problem.charged_bytes:
         return Transfer(0.0, {})
-    return problem.network.upload(everyone.z, everyone.servers, problem.charged_bytes)
+    each = replace(
+        problem.network, combine=False
+    )  # a mean would not do: the planner compares nodes
+    return each.upload(everyone.z, everyone.servers, problem.charged_bytes)
 
 
 def _gradients(problem: Problem, models: Models, t: int) -> Gradients:

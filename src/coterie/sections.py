@@ -102,7 +102,9 @@ class NetworkConfig:
     routing: Literal["ecmp", "single"] = setting("ecmp", "which shortest path a flow takes")
     clock: str = setting("flow", "what times transfers", choices=CLOCKS)
     tcp: str = setting("lossless", "how TCP and queues behave", choices=PROFILES)
-    time_limit_s: float = setting(600.0, "ns3: the most a transfer may take to simulate", above=0)
+    time_limit_s: float = setting(
+        600.0, "ns3: the most a transfer may take to simulate", above=0, at_most=1e6
+    )
     procedure: Literal["full", "reference"] = setting(
         "full", "what is timed: the whole model both ways, or 10,240 bytes scaled, as the paper did"
     )

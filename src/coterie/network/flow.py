@@ -8,7 +8,7 @@ where it meets most traffic; the latency before that link delays its bursts, the
 its end.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -39,24 +39,24 @@ def flow_seconds(topology: Topology, flows: Flows, tcp: Tcp = PROFILES["lossless
     if not len(flows):
         return np.zeros(0)
     order = np.lexsort((flows.start_s, flows.nbytes, flows.dst, flows.src))
+    start = flows.start_s.min()
+    sorted_flows = replace(flows.take(order), start_s=flows.start_s[order] - start)
     seconds = np.empty(len(flows))
     with np.errstate(over="ignore", invalid="ignore"):  # a link too slow takes forever: inf
-        race = _delays(topology, flows.take(order), tcp)
-        ended, filled, last_burst = _simulate(race, tcp)
-    if tcp.drops:
-        sources, source = np.unique(flows.src[order], return_inverse=True)
-        alone = np.bincount(source, minlength=len(sources))[source] == 1
-        crowd = Crowd(
-            race.clock,
-            topology.bytes_per_s[race.clock],
-            ~alone,
-            filled,
-            race.round_trip,
-            last_burst,
-        )
-        ended = with_queues(ended, crowd, tcp.segment + tcp.header)
-    seconds[order] = ended
+        seconds[order] = start + _arrivals(topology, sorted_flows, tcp)
     return seconds
+
+
+def _arrivals(topology: Topology, flows: Flows, tcp: Tcp) -> Floats:
+    race = _delays(topology, flows, tcp)
+    ended, filled, last_burst = _simulate(race, tcp)
+    if not tcp.drops:
+        return ended
+    sources, source = np.unique(flows.src, return_inverse=True)
+    shared = np.bincount(source, minlength=len(sources))[source] > 1
+    speed = topology.bytes_per_s[race.clock]
+    crowd = Crowd(race.clock, speed, shared, filled, race.round_trip, last_burst)
+    return with_queues(ended, crowd, tcp.segment + tcp.header)
 
 
 @dataclass(frozen=True, eq=False)

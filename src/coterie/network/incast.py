@@ -47,8 +47,9 @@ def with_queues(ended: Floats, crowd: Crowd, packet: int) -> Floats:
     packet_s = packet / crowd.bytes_per_s
     bursts = np.bincount(link, crowd.last_burst)[link] / crowd.bytes_per_s
     waiting = np.minimum(bursts, QUEUE * packet_s)
+    met = np.isfinite(crowd.filled)
     end, full = np.zeros(len(flows)), np.full(len(flows), np.inf)
-    np.maximum.at(end, link, ended)
+    np.maximum.at(end, link, np.where(met, ended, 0.0))
     np.minimum.at(full, link, crowd.filled)
     T, dropping = end[link], full[link] + waiting + TARGET_S + INTERVAL_S
     under_way = (crowd.round_trip + TARGET_S + waiting) / (m * packet_s)
@@ -56,10 +57,12 @@ def with_queues(ended: Floats, crowd: Crowd, packet: int) -> Floats:
 
     spread = np.where(crowd.one_source, 1.0, 0.5) * waiting
     spread = np.where(starved & (T > TIMEOUT_S), TIMEOUT_S, spread)
+    floor = np.minimum(ended, np.where(met, T, ended) - spread)  # nothing ends before its crowd
     repair = np.where(dropping < ended, crowd.round_trip * np.minimum(m, REPAIRS) / REPAIRS, 0.0)
-    staggered = ended - spread * (1 - (rank + 1) / m) + repair
-    hit = (under_way < ENOUGH_PACKETS) & (dropping < T) & (m > 1)
+    staggered = np.maximum(ended - spread * (1 - (rank + 1) / m), floor) + repair * met
+    hit = (under_way < ENOUGH_PACKETS) & (dropping < T) & (m > 1) & met
     hit &= rank >= m - np.maximum(1, np.floor(STALLED * m))
     late = np.where(starved, T + STARVED_S, T - INTERVAL_S + TIMEOUT_S + crowd.round_trip)
     late = np.where(starved & (T < TIMEOUT_S), dropping + TIMEOUT_S + crowd.round_trip, late)
-    return np.where(hit, np.maximum(staggered, late), staggered)
+    queued: Floats = np.where(hit, np.maximum(staggered, late), staggered)
+    return queued

@@ -83,7 +83,7 @@ def measure(
     if len(lost):
         raise NetworkError(
             f"ns-3's TCP gave up on {len(lost)} of {len(flows)} flows, the first "
-            f"{_ends(topology, flows, int(lost[0]))}; use profile = 'lossless', or check its route"
+            f"{_ends(topology, flows, int(lost[0]))}; use network.tcp = 'lossless', or faster links"
         )
     finish_s[sent] = arrived
     version = importlib.metadata.version("ns3")
@@ -106,6 +106,10 @@ def _scenario(topology: Topology, flows: Flows, sent: Ints, tcp: Tcp, routes: st
         used = np.arange(len(topology.ends))
         paths = [path[:0] for path in paths]
     vertices, ends = np.unique(topology.ends[used], return_inverse=True)
+    if topology.bytes_per_s.min() < 1 or topology.bytes_per_s.max() > 1e17:
+        raise NetworkError("ns-3 takes speeds from 1 byte/s to 1e17; use network.clock = 'flow'")
+    if topology.latency_s.max() > 1e6:
+        raise NetworkError("ns-3 takes latencies up to 1e6 s; use network.clock = 'flow'")
     bits = np.rint(8 * topology.bytes_per_s).astype(np.int64).reshape(-1, 2)[used]
     latency_ns = np.rint(1e9 * topology.latency_s[used]).astype(np.int64)
     queues = "own" if tcp.drops else "fair"
@@ -133,7 +137,7 @@ def _run(driver: Path, scenario: str, time_limit_s: float) -> dict[str, Any]:
         ) from error
     if code is None:
         raise NetworkError(
-            f"ns-3 was stopped after {time_limit_s:g} s; allow more time, or send fewer bytes"
+            f"ns-3 was stopped after {time_limit_s:g} s; raise network.time_limit_s, or send less"
         )
     if code:
         last = (err.strip().splitlines() or ["it said nothing"])[-1]

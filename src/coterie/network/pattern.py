@@ -9,7 +9,7 @@ from coterie.topology import Topology
 def gather(z: Ints, servers: Ints, nbytes: int, via: Ints | None = None) -> tuple[Phase, ...]:
     """Send every node's model to its group's server, or first to the vertex via [n].
 
-    A collector sends one model on, the mean of those it got and its own.
+    A collector sends one model on for each group: the mean of those it got, and its own.
 
     >>> z, via = np.array([0, 0, 0]), np.array([0, 2, 2])
     >>> [(p.src.tolist(), p.dst.tolist()) for p in gather(z, np.array([0]), 10, via)]
@@ -19,8 +19,8 @@ def gather(z: Ints, servers: Ints, nbytes: int, via: Ints | None = None) -> tupl
     if via is None:
         return (_phase(np.arange(n), server, nbytes),)
     first = _phase(np.arange(n), via, nbytes)
-    pairs = np.unique(np.stack([via, server], axis=1)[via != server], axis=0)
-    return tuple(p for p in (first, _phase(pairs[:, 0], pairs[:, 1], nbytes)) if len(p.src))
+    onward = np.unique(np.stack([z, via, server], axis=1)[via != server], axis=0)
+    return tuple(p for p in (first, _phase(onward[:, 1], onward[:, 2], nbytes)) if len(p.src))
 
 
 def scatter(z: Ints, servers: Ints, nbytes: int, via: Ints | None = None) -> tuple[Phase, ...]:
@@ -51,7 +51,7 @@ def collectors(topology: Topology, edge_of: Ints, z: Ints, servers: Ints) -> Int
         carried = _hops(topology, candidates, members).sum(axis=1)
         carried += _hops(topology, candidates, np.array([server]))[:, 0]
         best = int(carried.argmin())
-        if carried[best] <= _hops(topology, np.array([server]), members).sum():
+        if carried[best] < _hops(topology, np.array([server]), members).sum():
             via[members] = candidates[best]
     return via
 

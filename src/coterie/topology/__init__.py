@@ -89,7 +89,7 @@ def _build(shape: Shape, edge_of: Ints, rng: np.random.Generator) -> Topology:
         "jellyfish": lambda: jellyfish(edge_of, shape.degree, rng, *both),
         "edge-cloud": lambda: edge_cloud(edge_of, *both),
         "waxman": lambda: waxman(edge_of, shape.alpha, shape.beta, rng, *both),
-        "file": lambda: read_topology(Path(shape.file), shape.inner),
+        "file": lambda: read_topology(Path(shape.file), *both),
         "matrix": lambda: read_matrix(Path(shape.file), latency, shape.inner),
     }
     if shape.name not in builders:

@@ -63,8 +63,10 @@ class _Graph:
     directed: bool
 
 
-def read_topology(path: Path, default: Speed) -> Topology:
-    """Read a network from a .graphml, .json or .csv file, with `default` where it gives no speed.
+def read_topology(path: Path, access: Speed, inner: Speed) -> Topology:
+    """Read a network from a .graphml, .json or .csv file.
+
+    Where it gives no speed or latency, `access` holds for the devices' links, `inner` for others.
 
     Devices are the vertices whose `device` is true; if none says, the ends with one link of links
     in tier "access"; if there are none, all vertices with one link that are not a `server`.
@@ -85,13 +87,17 @@ def read_topology(path: Path, default: Speed) -> Topology:
     check_connected(ends, names, path)
     bytes_per_s = np.array([(link.up, link.down) for link in links]).ravel()
     latency_s = np.array([link.latency_s for link in links])
+    own = np.arange(len(links))[:, None] < n
+    kind = np.where(
+        own, (access.bytes_per_s, access.latency_s), (inner.bytes_per_s, inner.latency_s)
+    )
     return Topology(
         ends[:n, 1] - n,
         ends[n:] - n,
         tuple(link.tier or "core" for link in links[n:]),
         len(names) - n,
-        np.where(np.isnan(bytes_per_s), default.bytes_per_s, bytes_per_s),
-        np.where(np.isnan(latency_s), default.latency_s, latency_s),
+        np.where(np.isnan(bytes_per_s), np.repeat(kind[:, 0], 2), bytes_per_s),
+        np.where(np.isnan(latency_s), kind[:, 1], latency_s),
         tuple(number_of[name] - n for name in names if name in servers),
         names,
     )
@@ -130,7 +136,7 @@ def _read_csv(path: Path) -> _Graph:
             raise TopologyError(f"{where}: {ends[bool(a)]} is empty; a link has two ends")
         for name in (a, b):
             vertices.setdefault(name, {})
-        if cells.get("tier", "").strip() == "access":
+        if cells.get("tier", "").strip().lower() == "access":
             vertices[a] = {"device": "true"}
         edges.append(_Edge(a, b, cells, where))
     return _Graph(vertices, edges, directed=False)
@@ -258,7 +264,7 @@ def _links(graph: _Graph) -> list[_Link]:
 def _link(edge: _Edge, back: _Edge | None) -> _Link:
     """Read a link, up and down; with an edge of its own for the way back, each says its way."""
     up, down, latency_s = speeds(edge.cells, edge.where)
-    tier = edge.cells.get("tier", "").strip()
+    tier = _tier(edge)
     if back is None:
         return _Link(edge.a, edge.b, up, down, latency_s, tier, edge.where)
     for way in (edge, back):
@@ -267,7 +273,7 @@ def _link(edge: _Edge, back: _Edge | None) -> _Link:
                 f"{way.where}: has down_mbytes_per_s, but the way back is an edge of its own"
             )
     down, _, latency_back = speeds(back.cells, back.where)
-    tier_back = back.cells.get("tier", "").strip()
+    tier_back = _tier(back)
     if tier and tier_back and tier != tier_back:
         raise TopologyError(f"{edge.where}: is of tier {tier!r} one way and {tier_back!r} back")
     there = [s for s in (latency_s, latency_back) if not np.isnan(s)]
@@ -275,17 +281,20 @@ def _link(edge: _Edge, back: _Edge | None) -> _Link:
     return _Link(edge.a, edge.b, up, down, mean, tier or tier_back, edge.where)
 
 
+def _tier(edge: _Edge) -> str:
+    tier = edge.cells.get("tier", "").strip()
+    return "access" if tier.lower() == "access" else tier
+
+
 def _flagged(graph: _Graph, attribute: str, path: Path) -> set[str] | None:
-    """Vertices where an attribute is true, or None if none has it."""
+    """Vertices where an attribute is true, or None if there is none."""
     said = {name: cells.get(attribute, "").strip() for name, cells in graph.vertices.items()}
     for name, text in said.items():
         if text and text.lower() not in TRUTHS:
             raise TopologyError(
                 f"{path}: node {name!r}: {attribute} must be true or false, got {text[:40]!r}"
             )
-    if not any(said.values()):
-        return None
-    return {name for name, text in said.items() if text and TRUTHS[text.lower()]}
+    return {name for name, text in said.items() if text and TRUTHS[text.lower()]} or None
 
 
 def _devices(graph: _Graph, links: list[_Link], servers: set[str], path: Path) -> list[str]:
@@ -296,7 +305,9 @@ def _devices(graph: _Graph, links: list[_Link], servers: set[str], path: Path) -
         near[link.b].append(link.a)
     found = _flagged(graph, "device", path)
     if found is None:
-        found = {name for name, to in near.items() if len(to) == 1 and name not in servers}
+        said = {name: cells.get("device", "").strip() for name, cells in graph.vertices.items()}
+        other = servers | {name for name, text in said.items() if text}  # who says so is none
+        found = {name for name, to in near.items() if len(to) == 1 and name not in other}
         if access := [link for link in links if link.tier == "access"]:
             found &= {end for link in access for end in (link.a, link.b)}
     devices = [name for name in graph.vertices if name in found]

@@ -10,12 +10,13 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from coterie.errors import TopologyError
+from coterie.errors import TopologyError, unknown
 from coterie.topology.values import Floats, Ints, Speed, Topology
 
 BYTES_PER_MBYTE = 1e6
 SPEEDS = ("mbytes_per_s", "up_mbytes_per_s", "down_mbytes_per_s")
 LATENCIES = ("latency_s", "latency_ms")
+NODE_COLUMNS = ("node", *SPEEDS, *LATENCIES, "gflops")
 Cells = Mapping[str, str]
 Rows = list[tuple[str, Cells]]  # "net.csv: line 4", and the cells by column
 
@@ -58,7 +59,7 @@ def read_access(path: Path, names: Sequence[str], n: int) -> tuple[Floats, Float
     Column `node` has names of the network or numbers 0..n-1; without it, row i is node i.
     """
     columns, rows = read_rows(path)
-    check_spelling(columns, ("node", *SPEEDS, *LATENCIES), path)
+    _check_columns(columns, path)
     if not {*SPEEDS, *LATENCIES} & set(columns):
         raise TopologyError(
             f"{path}: needs a column of {', '.join(SPEEDS + LATENCIES)}, got {listed(columns)}"
@@ -73,6 +74,7 @@ def read_access(path: Path, names: Sequence[str], n: int) -> tuple[Floats, Float
 def read_column(path: Path, names: Sequence[str], n: int, column: str) -> Floats:
     """Read a number above 0 for every node [n], such as `gflops`."""
     columns, rows = read_rows(path)
+    _check_columns(columns, path)
     if column not in columns:
         raise TopologyError(f"{path}: needs a column {column}, got {listed(columns)}")
     values = np.full(n, np.nan)
@@ -82,6 +84,13 @@ def read_column(path: Path, names: Sequence[str], n: int, column: str) -> Floats
         name = names[gaps[0]] if names else str(gaps[0])
         raise TopologyError(f"{path}: node {name!r} has no {column}; every node needs one")
     return values
+
+
+def _check_columns(columns: list[str], path: Path) -> None:
+    """Refuse what is no column of a file of nodes; one file may have all of theirs."""
+    for name in columns:
+        if name not in NODE_COLUMNS:
+            raise TopologyError(f"{path}: {unknown('column', name, NODE_COLUMNS)}")
 
 
 def read_rows(path: Path) -> tuple[list[str], Rows]:

@@ -14,6 +14,7 @@ from coterie.topology.hops import hops_between
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+ROWS = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,15 +107,24 @@ class Topology:
     def hops_to(self, switches: Ints) -> NDArray[np.uint16]:
         """Links from each of some switches with a device, or places, to every switch [., S]."""
         wanted, hops = self.switches_hops
-        rows: NDArray[np.uint16] = hops[np.searchsorted(wanted, switches)]
+        row = np.minimum(np.searchsorted(wanted, switches), len(wanted) - 1)
+        if (odd := switches[wanted[row] != switches]).size:
+            raise TopologyError(
+                f"{self.name(self.n_devices + int(odd[0]))} cannot be an end: no device is on it, "
+                "and it is no place that serves"
+            )
+        rows: NDArray[np.uint16] = hops[row]
         return rows
 
     @cached_property
     def hops(self) -> NDArray[np.int32]:
         """Links between every two devices [n, n]: 0 to itself, 2 on the same switch."""
         wanted, hops = self.switches_hops
-        at = np.searchsorted(wanted, self.switch_of)
-        between: NDArray[np.int32] = hops[:, self.switch_of].astype(np.int32)[at]
+        row = np.searchsorted(wanted, self.switch_of)
+        n = self.n_devices
+        between = np.empty((n, n), dtype=np.int32)
+        for at in range(0, n, ROWS):  # some at a time, for the memory
+            between[at : at + ROWS] = hops[row[at : at + ROWS]][:, self.switch_of]
         between += 2
         np.fill_diagonal(between, 0)
         return between
