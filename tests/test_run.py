@@ -1,6 +1,9 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from torch.nn.functional import cross_entropy
 
 from coterie.engine import LocalSteps
@@ -8,7 +11,10 @@ from coterie.errors import DivergenceError, TrainingError
 from coterie.grouping import Evidence, Grouping
 from coterie.grouping.baselines import by_edge, single
 from coterie.models import make_model
+from coterie.network.flow import flow_seconds
+from coterie.network.values import Flows
 from coterie.run import Problem, rounds
+from coterie.topology import Topology
 from problems import (
     CLASSES,
     SHAPE,
@@ -33,6 +39,20 @@ def test_grouping_matters_otherwise() -> None:
     one = final_model(make_problem(NODES, TWO_GROUPS, tau1=1, tau2=3))
     other = final_model(make_problem(NODES, fixed([0, 0, 0, 0, 1, 1, 1, 1]), tau1=1, tau2=3))
     assert np.abs(one - other).max() > 1e-4
+
+
+def test_the_global_mean_is_timed_once() -> None:
+    problem = make_problem(some_nodes(), single, 1, 2)
+    timed = []
+
+    def clock(topology: Topology, flows: Flows) -> NDArray[np.float64]:
+        timed.append(len(flows))
+        return flow_seconds(topology, flows)
+
+    problem = replace(problem, network=replace(problem.network, clock=clock))
+    list(rounds(problem))
+    assert problem.everyone.transfer.seconds > 0
+    assert len(timed) == 4  # up and down: the global mean, and the one group of the planner
 
 
 def test_one_group_equals_fedavg() -> None:
