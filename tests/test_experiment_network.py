@@ -117,6 +117,18 @@ def test_every_node_can_have_its_own_link_and_speed(tmp_path: Path) -> None:
     assert problem.step_s == pytest.approx(plain.step_s)  # the slowest node has 1 GFLOPS
 
 
+def test_edges_that_cut_across_switches_are_noted(tmp_path: Path) -> None:
+    net = tmp_path / "net.csv"
+    network = {"topology": "file", "file": str(net)}
+    joined = "bs0,bs1,50,1\n"
+    net.write_text(LINKS + joined)
+    assert prepare(small(network=network)).problem.network.note == ""
+    links = "".join(f"phone{i},bs{i % 2},5,20\n" for i in range(10))
+    net.write_text(f"a,b,mbytes_per_s,latency_ms\n{links}{joined}")
+    note = prepare(small(network=network)).problem.network.note
+    assert note.startswith("note: edge 0 of the partition is on bs0, bs1, which have other edges")
+
+
 def test_speeds_are_found_by_the_names_of_the_network(tmp_path: Path) -> None:
     net, nodes = tmp_path / "net.csv", tmp_path / "nodes.csv"
     net.write_text(LINKS + "bs0,bs1,50,1\n")
@@ -182,7 +194,11 @@ def test_speeds_are_drawn_around_their_mean() -> None:
     [
         ("network", {"topology": "file"}, "network.topology = 'file' needs network.file"),
         ("network", {"topology": "matrix"}, "network.topology = 'matrix' needs network.file"),
-        ("network", {"file": "x.csv"}, "network.file is read with network.topology = 'file' only"),
+        (
+            "network",
+            {"file": "x.csv"},
+            "network.file is read with network.topology = 'file' or 'matrix' only",
+        ),
         ("network", {"latency_file": "x"}, "network.latency_file is read with .* 'matrix' only"),
         ("network", {"routing": "ecpm"}, "unknown network.routing 'ecpm'; did you mean 'ecmp'"),
         ("network", {"clock": "ns-3"}, "unknown network.clock 'ns-3'; did you mean 'ns3'"),

@@ -172,7 +172,8 @@ def _check_files(config: Config) -> None:
     }
     for key, (file, of, kind, kinds) in wanted.items():
         if file and kind not in kinds:
-            raise ConfigError(f"{key} is read with {of} = {kinds[0]!r} only, got {kind!r}")
+            only = " or ".join(map(repr, kinds))
+            raise ConfigError(f"{key} is read with {of} = {only} only, got {kind!r}")
         if not file and kind in kinds:
             raise ConfigError(f"{of} = {kind!r} needs {key}")
     if net.topology == "matrix" and not (net.access_mbytes_per_s == net.access_latency_s == "auto"):

@@ -197,9 +197,8 @@ def prepare(config: Config, dataset: Dataset | None = None) -> Prepared:
     )
     _check_clock(problem)
     counts = class_counts(part, y, dataset.n_classes)
-    return Prepared(
-        config, problem, counts, part.names, part.edge_names, n_parameters(model), flops
-    )
+    names = part.names or network.topology.names[: len(part.indices)]
+    return Prepared(config, problem, counts, names, part.edge_names, n_parameters(model), flops)
 
 
 def simulate(config: Config) -> Iterator[State]:

@@ -40,13 +40,13 @@ class PartitionConfig:
     )
     num_nodes: int | Literal["auto"] = setting(
         "auto",
-        "devices; auto: 100, or each user of 'natural', or as the file says",
+        "devices; auto: 100, or each user of 'natural', or as partition.file says",
         at_least=1,
         also=("num_clients", "total_clients", "num_supernodes", "num_partitions"),
     )
     num_edges: int | Literal["auto"] = setting(
         "auto",
-        "network edges; auto: 10, or fewer if there are fewer nodes, or as the file says",
+        "network edges; auto: 10, or fewer if there are fewer nodes, or as partition.file says",
         at_least=1,
         also=("total_silos",),
     )

@@ -160,7 +160,12 @@ def _delays(view: "View") -> "Table":
                 took = _ms(both.seconds), _ms(up.seconds), _ms(down.seconds)
                 moved = map(_mb, both.bytes_by_tier.values())
                 rows.append(("", name, *took, *moved, sizes(mean.grouping.sizes)))
-    foot = "up: models to the servers; down: their mean back; MB: payload, both ways, all links"
+    foot = (
+        "up: models to the servers; down: their mean back; up 1, up 2: phases of a combined mean; "
+        "MB: payload, both ways, all links"
+    )
+    if note := view.means[0].network.note:
+        foot += f"\n{note}"
     return Table(_facts(view), head, rows, foot)
 
 

@@ -120,5 +120,23 @@ class Network:
         np.add.at(carried, flows.links, flows.nbytes[flows.flow_of])
         return carried
 
+    @property
+    def note(self) -> str:
+        """What to know of the network edges: that they cut across its switches, if they do."""
+        top, edge_of = self.topology, self.edge_of
+        if not len(edge_of):
+            return ""
+        pairs = np.unique(np.stack([top.switch_of, edge_of], axis=1), axis=0)
+        edges, switches = np.bincount(pairs[:, 0]), np.bincount(pairs[:, 1])
+        across = pairs[(edges[pairs[:, 0]] > 1) & (switches[pairs[:, 1]] > 1)]
+        if not len(across):
+            return ""
+        edge = int(across[0, 1])
+        on = [top.name(top.n_devices + int(s)) for s in pairs[pairs[:, 1] == edge, 0][:3]]
+        return (
+            f"note: edge {edge} of the partition is on {', '.join(on)}, which have other edges "
+            "too; list devices edge by edge, or edges mean nothing here"
+        )
+
     def _nothing(self) -> Ints:
         return np.zeros(len(self.topology.bytes_per_s), dtype=np.int64)

@@ -1,5 +1,7 @@
 """Networks by rule: fat trees, jellyfish, edge and cloud, Waxman's random graph."""
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import minimum_spanning_tree
@@ -141,10 +143,13 @@ def edge_cloud(edge_of: Ints, access: Speed = LINK, inner: Speed = LINK) -> Topo
     """
     stations = int(edge_of.max()) + 1
     if stations == 1:
-        return assemble(edge_of, np.zeros((0, 2), dtype=np.int64), (), 1, access, inner, (0,))
+        one = assemble(edge_of, np.zeros((0, 2), dtype=np.int64), (), 1, access, inner, (0,))
+        return replace(one, switch_names=("cloud",))
     links = np.stack([np.arange(stations), np.full(stations, stations)], axis=1)
     places = (stations, *range(stations))  # of two as near, the cloud serves
-    return assemble(edge_of, links, ("backhaul",) * stations, stations + 1, access, inner, places)
+    tiers = ("backhaul",) * stations
+    net = assemble(edge_of, links, tiers, stations + 1, access, inner, places)
+    return replace(net, switch_names=(*(f"base station {e}" for e in range(stations)), "cloud"))
 
 
 def waxman(

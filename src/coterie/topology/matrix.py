@@ -25,7 +25,8 @@ def read_matrix(bandwidth: Path, latency: Path | None, default: Speed) -> Topolo
     """Build the network that measured speeds [n, n] describe, in MByte/s from row i to column j.
 
     Every device sits on its own switch. A measured pair is joined by its own link, with its speed
-    each way and the mean of its two latencies, in seconds; a pair left empty, or `nan`, has none.
+    each way and the mean of its two latencies, in seconds; a pair left empty, or `nan`, has none
+    (an empty latency is that of the other way, or the default).
     What a device sends at once shares its access link, which has no latency and is as fast as the
     fastest pair: up the maximum of its row, down of its column. The diagonal is ignored.
     """
@@ -232,7 +233,7 @@ def _read_square(path: Path, unit: str) -> tuple[list[str], Floats]:
     table = np.full((n, n), np.nan)
     for i, (where, line) in enumerate(body):
         for j, cell in enumerate(line):
-            if i != j and cell.lower() != "nan":
+            if i != j and (cell.lower() != "nan" or unit == "latency_s"):
                 table[i, j] = number({unit: cell}, unit, f"{where}, value {j + 1}")
     return across or down, table
 

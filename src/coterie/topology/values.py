@@ -36,6 +36,7 @@ class Topology:
     latency_s: Floats
     places: tuple[int, ...] = ()
     names: tuple[str, ...] = ()  # of the vertices, where a file names them
+    switch_names: tuple[str, ...] = ()  # else of the switches, where they are more than that
 
     def __post_init__(self) -> None:
         """Refuse what no clock could time."""
@@ -90,8 +91,10 @@ class Topology:
         """What a vertex is called."""
         if self.names:
             return self.names[vertex]
-        n = self.n_devices
-        return f"node {vertex}" if vertex < n else f"switch {vertex - n}"
+        switch = vertex - self.n_devices
+        if switch < 0:
+            return f"node {vertex}"
+        return self.switch_names[switch] if self.switch_names else f"switch {switch}"
 
     def link_name(self, direction: int) -> str:
         """What one direction of a link is called."""
