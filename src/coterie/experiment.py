@@ -124,10 +124,12 @@ def make_network(config: Config, part: Partition, algorithm: Algorithm) -> Netwo
     )
 
 
-def node_speeds(config: Config, part: Partition, names: tuple[str, ...]) -> Floats:
+def node_speeds(
+    config: Config, part: Partition, algorithm: Algorithm, names: tuple[str, ...]
+) -> Floats:
     """Return the operations per second of every node [n]; a pooled node has the mean speed."""
     c, n = config.compute, len(part.indices)
-    if find_algorithm(config.algorithm.name).pooled:
+    if algorithm.pooled:
         return np.full(1, c.gflops * 1e9)
     if c.speeds == "file":
         from coterie.topology.matrix import read_column
@@ -187,7 +189,9 @@ def prepare(config: Config, dataset: Dataset | None = None) -> Prepared:
         steps=config.train.steps,
         num_groups=config.algorithm.num_groups,
         model_bytes=model_bytes,
-        step_s=step_seconds(worked, flops, node_speeds(config, part, network.topology.names)),
+        step_s=step_seconds(
+            worked, flops, node_speeds(config, part, algorithm, network.topology.names)
+        ),
         epochs_per_step=float(worked.sum() / part.sizes.sum()),
         seed=config.seed,
         searched=algorithm.searched,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coterie.cli.commands import Commands, loading, print_table
+from coterie.cli.commands import Commands, loading, print_table, set_option
 from coterie.cli.data import data_commands
 from coterie.cli.experiments import experiment_path, experiments
 from coterie.cli.network import network
@@ -61,13 +61,7 @@ def demo(out: Path | None, jobs: int | None) -> None:
 
 @main.command()
 @click.argument("file")
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Override a setting of the file, such as algorithm.tau1=5 (see 'coterie list settings').",
-)
+@set_option
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for the run [runs/NAME].")
 @click.option("--jobs", type=click.IntRange(min=1), help="Runs of a sweep at a time [cores].")
 def run(file: str, overrides: tuple[str, ...], out: Path | None, jobs: int | None) -> None:
@@ -124,9 +118,9 @@ def report(runs: tuple[Path, ...], out: Path, target: float | None) -> None:
 @click.argument("what", required=False)
 def list_(what: str | None) -> None:
     """List what there is: algorithms, groupings, datasets, partitions, models, topologies,
-    experiments, settings.
+    routings, clocks, tcp, experiments, settings.
     """
-    from coterie import algorithms, config, models, partition, topology
+    from coterie import algorithms, config, models, network, partition, topology
     from coterie.data import DATASETS
 
     tables: dict[str, Callable[[], dict[str, str]]] = {
@@ -136,6 +130,9 @@ def list_(what: str | None) -> None:
         "partitions": lambda: {k: p.about for k, p in partition.PARTITIONS.items()},
         "models": lambda: {k: about for k, (about, _) in models.MODELS.items()},
         "topologies": lambda: topology.TOPOLOGIES,
+        "routings": lambda: network.ROUTINGS,
+        "clocks": lambda: network.CLOCKS,
+        "tcp": lambda: {k: tcp.about for k, tcp in network.PROFILES.items()},
         "experiments": lambda: {p.stem: str(p) for p in sorted(experiments().glob("*.toml"))},
         "settings": lambda: {
             k: f"{about} [{v}]" + (f": {', '.join(words)}" if words else "")

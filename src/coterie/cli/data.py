@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coterie.cli.commands import Commands, loading, print_table
+from coterie.cli.commands import Commands, loading, print_table, set_option
 from coterie.errors import CoterieError
 
 if TYPE_CHECKING:
@@ -107,9 +107,7 @@ def import_(name: str, path: Path, trust: bool) -> None:
 
 @data_commands.command()
 @click.argument("file")
-@click.option(
-    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a setting of the file."
-)
+@set_option
 @click.option(
     "-o",
     "--out",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coterie.cli.commands import loading, print_table
+from coterie.cli.commands import loading, print_table, set_option
 from coterie.errors import CoterieError
 
 if TYPE_CHECKING:
@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("file")
-@click.option(
-    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a setting of the file."
-)
+@set_option
 @click.option(
     "-o",
     "--out",

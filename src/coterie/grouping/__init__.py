@@ -93,9 +93,8 @@ def check_grouping(grouping: object, n: int, places: Ints = NO_PLACES) -> Groupi
     if z.shape != (n,) or z.min() < 0 or len(np.unique(z)) != z.max() + 1:
         raise GroupingError(f"a planner must number every one of {n} nodes 0..K-1, none empty")
     by_node = servers < n
-    if servers.shape != (z.max() + 1,) or servers.min() < 0:
-        raise GroupingError(f"a planner must name one of the {n} nodes as server of every group")
-    if not np.isin(servers[~by_node], places).all():
+    known = servers.shape == (z.max() + 1,) and servers.min() >= 0
+    if not known or not np.isin(servers[~by_node], places).all():
         raise GroupingError(f"a planner must name one of the {n} nodes as server of every group")
     if not (z[servers[by_node]] == np.flatnonzero(by_node)).all():
         raise GroupingError("a planner must name as server of a group one of its members")

@@ -18,23 +18,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coterie.data.cache import cache_folder
 from coterie.errors import NetworkError, unknown
 from coterie.network.tcp import PROFILES, Tcp
-from coterie.network.values import Flows
+from coterie.network.values import Floats, Flows, Ints
 from coterie.topology import Topology
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 SOURCE = Path(__file__).with_name("ns3_driver.cc")
 MODULES = ("core", "network", "internet", "point-to-point", "traffic-control")
 FLAGS = ("-O2", "-std=c++20")
 COMPILE_LIMIT_S = 600.0
-
-
 ROUTES = ("given", "global")
 
 

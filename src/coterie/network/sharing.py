@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from coterie.network.values import Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)
