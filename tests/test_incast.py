@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -50,6 +52,29 @@ def test_some_flows_stall_and_the_others_end_no_later() -> None:
     assert 1 <= stalled.sum() <= 5
     assert (queued[~stalled] <= fair[~stalled] + 0.013).all()  # a round trip
     assert queued.mean() == pytest.approx(fair.mean(), rel=0.06)
+
+
+def test_a_drop_among_the_last_packets_waits_for_a_time_out() -> None:
+    # ns-3: 1.16 s, each of five times, as CoDel's first drops meet the ends of 90 flows.
+    top = tree(1e8)
+    members = np.setdiff1d(np.arange(100), np.arange(10) * 10)
+    phase = Phase(members // 10 * 10, members, np.full(90, 1_476_392))
+    fair = flow_seconds(top, route(top, phase))
+    queued = flow_seconds(top, route(top, phase), TUNED)
+    assert (queued > fair + 0.9).sum() == 1
+    assert queued.max() == pytest.approx(fair.max() + 1.0, abs=0.02)
+    shorter = replace(route(top, phase), nbytes=np.full(90, 1_200_000))  # ends before any drop
+    assert flow_seconds(top, shorter, TUNED).max() < 0.2
+
+
+def test_flows_of_a_slow_link_lose_their_repairs_too() -> None:
+    # ns-3 with 9 to one over 5 MByte/s: 1.6-2.0 s, 1.49 s without drops; over 10, as without.
+    for speed, least, most in ((5e6, 0.1, 0.6), (1e7, 0.0, 0.01)):
+        none = np.zeros((0, 2), dtype=np.int64)
+        star = assemble(np.zeros(10, dtype=np.int64), none, (), 1, Speed(speed), Speed(speed))
+        phase = Phase(np.arange(1, 10), ALL[1:10], np.full(9, 796_840))
+        fair = flow_seconds(star, route(star, phase)).max()
+        assert least <= flow_seconds(star, route(star, phase), TUNED).max() - fair <= most
 
 
 def test_ordinary_queues_serve_a_broadcast_in_order() -> None:

@@ -18,8 +18,7 @@ from coterie.network.tcp import PROFILES, Tcp
 from coterie.network.values import Floats, Flows, Ints
 from coterie.topology import Topology
 
-ENOUGH = 1e-6  # bytes: what rounding may leave of a burst
-RESOLUTION = 1e-3  # events closer than this part of the time so far are one
+RESOLUTION = 2e-3  # events closer than this part of the time a flow takes are one
 
 
 def flow_seconds(topology: Topology, flows: Flows, tcp: Tcp = PROFILES["lossless"]) -> Floats:
@@ -55,7 +54,7 @@ def _arrivals(topology: Topology, flows: Flows, tcp: Tcp) -> Floats:
     sources, source = np.unique(flows.src, return_inverse=True)
     shared = np.bincount(source, minlength=len(sources))[source] > 1
     speed = topology.bytes_per_s[race.clock]
-    crowd = Crowd(race.clock, speed, shared, filled, race.round_trip, last_burst)
+    crowd = Crowd(race.clock, speed, shared, filled, race.round_trip, race.rest, last_burst)
     return with_queues(ended, crowd, tcp.segment + tcp.header)
 
 
@@ -69,6 +68,7 @@ class _Race:
     rest: Floats  # from there to the end
     clock: Ints  # those links
     rivals: Contention
+    soonest_s: float  # least that any flow's busiest link needs for what it has to carry
 
 
 def _delays(topology: Topology, flows: Flows, tcp: Tcp) -> _Race:
@@ -84,7 +84,8 @@ def _delays(topology: Topology, flows: Flows, tcp: Tcp) -> _Race:
 
     busy = np.bincount(link, weights=size[flow], minlength=2 * len(topology.latency_s))
     wait = (busy / topology.bytes_per_s)[link]
-    busiest = wait >= np.maximum.reduceat(wait, start)[flow] * (1 - 1e-9)
+    longest = np.maximum.reduceat(wait, start)
+    busiest = wait >= longest[flow] * (1 - 1e-9)
     place = np.arange(len(link))
     clock = np.maximum.reduceat(np.where(busiest, place, -1), start)  # the last of the busiest
     shaking = total(2 * latency + tcp.shake / speed + tcp.shake / back)
@@ -95,6 +96,7 @@ def _delays(topology: Topology, flows: Flows, tcp: Tcp) -> _Race:
         total(hop * (place > clock[flow])) + latency[clock],
         link[clock],
         contention(link, flows.first, topology.bytes_per_s),
+        float(longest.min()),
     )
 
 
@@ -111,16 +113,20 @@ def _simulate(race: _Race, tcp: Tcp) -> tuple[Floats, Floats, Floats]:
     release = race.begins.copy()  # when the next burst is there
     ended, filled, last_burst = np.full(F, np.inf), np.full(F, np.inf), np.zeros(F)
     active, rate, now = np.zeros(F, dtype=bool), np.zeros(F), 0.0
-    while np.isfinite(now) and not np.isfinite(ended).all():
-        idle = np.divide(released - through, rate, out=np.full(F, np.inf), where=active)
-        now, before = min(now + idle.min(), release.min()) * (1 + RESOLUTION), now
+    while True:
+        idle = now + np.divide(released - through, rate, out=np.full(F, np.inf), where=active)
+        first = min(idle.min(), release.min())
+        if not np.isfinite(first):
+            break
+        together = first + RESOLUTION * (first + race.soonest_s)
+        emptied, fresh = idle <= together, np.flatnonzero(release <= together)
+        now, before = float(np.concatenate([idle[emptied], release[fresh]]).mean()), now
         was = through
-        through = np.where(active, np.minimum(was + rate * (now - before), released), was)
-        done = np.flatnonzero(active & (through >= size - ENOUGH))
+        through = np.where(emptied, released, was + rate * (now - before))
+        done = np.flatnonzero(emptied & (through >= size))
         ended[done] = before + (size[done] - was[done]) / rate[done] + race.rest[done]
 
-        fresh = np.flatnonzero(release <= now)
-        backlog = through[fresh] < released[fresh] - ENOUGH
+        backlog = through[fresh] < released[fresh]
         grown = np.minimum(released[fresh] + window[fresh], size[fresh])
         filled[fresh[backlog]] = np.minimum(filled[fresh[backlog]], now)
         last_burst[fresh] = -released[fresh]
@@ -132,7 +138,7 @@ def _simulate(race: _Race, tcp: Tcp) -> tuple[Floats, Floats, Floats]:
         grown = np.where(second, tcp.second_window * full, 2 * window[fresh])
         window[fresh] = np.minimum(grown, largest)
 
-        sending = through < released - ENOUGH
+        sending = through < released
         if (sending != active).any():
             active = sending
             rate = race.rivals.shares(active)

@@ -1,10 +1,15 @@
 """What ordinary queues do to many transfers at once: they serve in order, and they drop.
 
 A device sends in order what waits in its queue, so flows that would end together end one after the
-other. Beyond that a queue that has been standing for CoDel's interval drops packets. A flow with
-many packets under way repairs that in a round trip; one with few, as when very many send to one
-(incast), waits for TCP's time-out. Which flow that hits is a matter of chance: the last of a link
-stand for it here. What repairs cost the link itself is a part of a round trip.
+other. Beyond that, CoDel drops a packet of a flow whose queue has been standing for an interval,
+and more of them at shorter intervals. A flow mends that a round trip later, and is no later for it
+unless the drop was among its last packets. Two things make it wait for TCP's time-out:
+
+- the drop is one of its last three packets, so that nothing tells the sender (a chance: counted as
+  having happened where one such flow or more is to be expected);
+- it shares its link with so many (incast) that the packet it sends again is dropped as well.
+
+Which flows that hits is a matter of chance: the last of a link stand for them here.
 """
 
 from dataclasses import dataclass
@@ -16,12 +21,14 @@ from coterie.network.values import Floats, Ints
 
 QUEUE = 100  # packets that a device holds in order
 TARGET_S, INTERVAL_S = 0.005, 0.1  # CoDel's: a queue this long, for this long, drops
+DROPS_S = (0.0, 0.1, 0.15)  # drops of a flow after its first; by then its window is small enough
 TIMEOUT_S = 1.0  # the least of TCP's retransmission time-outs
-ENOUGH_PACKETS = 16  # under way, to repair a loss at the end of a flow without a time-out
-THREE_MORE = 4  # packets under way, to repair any loss: one lost, three that tell
-REPAIRS = 32  # flows that lose together cost a link a round trip; fewer, a part of one
-STARVED_S = 0.6  # by which long transfers that meet time-outs all along overrun
+TELLING = 3  # packets that must follow a lost one, to tell the sender
+FEW_UNDER_WAY = 13  # packets of a flow; with fewer, repairs are lost too
+FEW_THROUGH = 50  # packets of a flow in CoDel's interval; likewise
+HARDLY_ANY = 4  # packets under way: time-outs all along
 STALLED = 0.05  # part of the flows of a link that wait for a time-out
+EXPECTED = 0.69  # flows that lose their end, to count as having happened
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +40,7 @@ class Crowd:
     one_source: NDArray[np.bool_]  # whether others have the same source, as in a broadcast
     filled: Floats  # since when the path is full; inf: never
     round_trip: Floats
+    rest: Floats  # seconds from that link to the end
     last_burst: Floats  # bytes
 
 
@@ -45,24 +53,45 @@ def with_queues(ended: Floats, crowd: Crowd, packet: int) -> Floats:
     m = flows[link]
 
     packet_s = packet / crowd.bytes_per_s
+    each_s = m * packet_s  # from a flow's packet to its next
     bursts = np.bincount(link, crowd.last_burst)[link] / crowd.bytes_per_s
     waiting = np.minimum(bursts, QUEUE * packet_s)
+    standing = TARGET_S + waiting
     met = np.isfinite(crowd.filled)
-    end, full = np.zeros(len(flows)), np.full(len(flows), np.inf)
+    end, full, nearest = np.zeros(len(flows)), *np.full((2, len(flows)), np.inf)
     np.maximum.at(end, link, np.where(met, ended, 0.0))
     np.minimum.at(full, link, crowd.filled)
-    T, dropping = end[link], full[link] + waiting + TARGET_S + INTERVAL_S
-    under_way = (crowd.round_trip + TARGET_S + waiting) / (m * packet_s)
-    starved = (under_way < THREE_MORE) & (dropping < T)
+    np.minimum.at(nearest, link, crowd.round_trip)
+    T, dropping = end[link], full[link] + INTERVAL_S + 2 * standing
+    crowded = (m > 1) & met
+    under_way = (crowd.round_trip + standing) / each_s
+    in_vain = (under_way < FEW_UNDER_WAY) | (INTERVAL_S / each_s < FEW_THROUGH)
+    in_vain &= crowded & (dropping < T)
 
     spread = np.where(crowd.one_source, 1.0, 0.5) * waiting
-    spread = np.where(starved & (T > TIMEOUT_S), TIMEOUT_S, spread)
+    spread = np.where(in_vain & (under_way < HARDLY_ANY) & (T > TIMEOUT_S), TIMEOUT_S, spread)
     floor = np.minimum(ended, np.where(met, T, ended) - spread)  # nothing ends before its crowd
-    repair = np.where(dropping < ended, crowd.round_trip * np.minimum(m, REPAIRS) / REPAIRS, 0.0)
-    staggered = np.maximum(ended - spread * (1 - (rank + 1) / m), floor) + repair * met
-    hit = (under_way < ENOUGH_PACKETS) & (dropping < T) & (m > 1) & met
-    hit &= rank >= m - np.maximum(1, np.floor(STALLED * m))
-    late = np.where(starved, T + STARVED_S, T - INTERVAL_S + TIMEOUT_S + crowd.round_trip)
-    late = np.where(starved & (T < TIMEOUT_S), dropping + TIMEOUT_S + crowd.round_trip, late)
-    queued: Floats = np.where(hit, np.maximum(staggered, late), staggered)
-    return queued
+    queued: Floats = np.maximum(ended - spread * (1 - (rank + 1) / m), floor)
+    behind = (crowd.round_trip - nearest[link]) / 2
+    queued += np.where(crowded & (dropping < ended), behind, 0.0)
+
+    left = ended - crowd.rest - waiting  # when its last packet leaves the queue
+    unheard = np.zeros(len(ended))
+    for after in DROPS_S:
+        soonest = crowd.filled + INTERVAL_S + TARGET_S + after
+        latest = soonest + 2 * standing
+        told = (soonest + latest) / 2 + TELLING * each_s
+        mended = np.where(told < left, told + crowd.round_trip + crowd.rest, 0.0)
+        queued = np.maximum(queued, np.where(crowded, mended, 0.0))
+        tail = np.maximum(left - TELLING * each_s, soonest)
+        unheard += np.clip(np.minimum(left - each_s, latest) - tail, 0, None) / (2 * standing)
+    unheard = np.where(crowded & ~in_vain, unheard, 0.0)
+
+    hit = in_vain & (rank >= m - np.maximum(1, np.floor(STALLED * m)))
+    last_drop = np.maximum(dropping, T - INTERVAL_S)
+    after = TIMEOUT_S + crowd.round_trip
+    late = np.where(T > TIMEOUT_S, T + TIMEOUT_S / 2, last_drop + after)
+    if unheard.sum() > EXPECTED:
+        f = np.where(unheard > 0, queued, np.inf).argmin()
+        queued[f] += after[f]
+    return np.where(hit, np.maximum(queued, late), queued)
