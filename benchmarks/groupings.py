@@ -49,7 +49,7 @@ def evidence_of(sd: float, seed: int, dataset: object) -> tuple[Evidence, np.nda
     models = problem.engine.advance(problem.engine.initial(), 0, 1, everyone)
     gram = problem.engine.gradients(models.w[0]).gram
     top = problem.network.topology
-    e = Evidence(5, problem.p, problem.edge_of, top.switch_of, top.hops, gram)
+    e = Evidence(5, problem.p, problem.edge_of, top, gram)
     return e, prepared.class_counts.sum(axis=1)
 
 
@@ -60,7 +60,7 @@ def line(sizes: str, label: str, evidence: list[Evidence], search: tuple[str, st
         plan = node_grouping(search[0], *WEIGHTS[search[1]]) if search else by_edge  # type: ignore[arg-type]
         found.append(plan(e, np.random.default_rng(seed)))
     took = (time.perf_counter() - start) / len(evidence)
-    Delta = [divergence(e.gram, e.p, g.z).Delta for e, g in zip(evidence, found, strict=True)]
+    Delta = [divergence(e.inner, e.p, g.z).Delta for e, g in zip(evidence, found, strict=True)]
     said = f"{min(Delta):.3f}-{max(Delta):.3f}"
     groups = sorted(found[0].sizes, reverse=True)
     print(f"{sizes:12} {label:13} {said:>15} {1e3 * took:6.1f}  {groups}")

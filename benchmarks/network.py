@@ -105,14 +105,7 @@ def phases(case: Case) -> tuple[Topology, list[Flows]]:
         "pods": EDGES,
         "5 random": np.random.default_rng(case.draw).permutation(100) % 5,
     }[case.pattern]
-    evidence = Evidence(
-        int(groups.max()) + 1,
-        np.full(100, 0.01),
-        EDGES,
-        top.switch_of,
-        top.hops,
-        np.zeros((100, 100)),
-    )
+    evidence = Evidence(int(groups.max()) + 1, np.full(100, 0.01), EDGES, top)
     servers = with_servers(groups, evidence).servers
     network = Network(top, EDGES, combine=case.combine)
     wanted: tuple[Phase, ...] = network.patterns(groups, servers, case.nbytes)[case.down]

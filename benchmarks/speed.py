@@ -14,6 +14,7 @@ from coterie.config import make_config
 from coterie.experiment import prepare
 from coterie.grouping import Evidence
 from coterie.grouping.medoids import node_grouping
+from coterie.topology import fat_tree
 
 MODELS = ("sr", "2nn", "cnn")
 
@@ -58,10 +59,8 @@ def grouping() -> None:
         rng = np.random.default_rng(0)
         g = rng.normal(size=(n, 10))
         g -= g.mean(axis=0)
-        hops = 2 * rng.integers(1, 4, (n, n))
-        hops = np.triu(hops, 1) + np.triu(hops, 1).T
         edges = np.arange(n) // 10
-        e = Evidence(K, np.full(n, 1 / n), edges, edges, hops, g @ g.T)
+        e = Evidence(K, np.full(n, 1 / n), edges, fat_tree(edges), g @ g.T)
         for kind in ("paper", "reference"):
             plan = node_grouping(kind, 1.0, 1.0)
             took = seconds(lambda p=plan, e=e: p(e, np.random.default_rng(0)))  # type: ignore[misc]

@@ -106,4 +106,4 @@ def random_evidence(n: int, num_groups: int, seed: int, edges: int = 2) -> Evide
     g -= p @ g
     edge_of = np.sort(np.arange(n) % edges)
     tree = fat_tree(edge_of)
-    return Evidence(num_groups, p, edge_of, tree.switch_of, tree.hops, g @ g.T)
+    return Evidence(num_groups, p, edge_of, tree, g @ g.T)

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import permutations, product
 from typing import Literal
 
@@ -12,7 +13,7 @@ from coterie.errors import GroupingError
 from coterie.grouping import Evidence, Grouping, check_grouping, with_servers
 from coterie.grouping.baselines import at_random, by_edge, single
 from coterie.grouping.medoids import Weights, _assign, _update, assignment_cost, node_grouping
-from coterie.topology import jellyfish
+from coterie.topology import Speed, Topology, assemble, jellyfish
 from problems import random_evidence
 
 Kind = Literal["paper", "reference"]
@@ -57,7 +58,9 @@ def test_fedavg_c_never_beats_brute_force_and_says_its_cost_truly(seed: int) -> 
 
 def test_scaling_gradients_or_hops_changes_no_grouping() -> None:
     e = random_evidence(25, 4, 1, edges=5)
-    scaled = Evidence(4, e.p, e.edge_of, e.switch_of, 3 * e.hops, 1e4 * e.gram)
+    farther = replace(e.topology)
+    farther.__dict__["hops"] = 3 * e.hops
+    scaled = Evidence(4, e.p, e.edge_of, farther, 1e4 * e.inner)
     for kind in ("paper", "reference"):
         one, other = (
             node_grouping(kind, 1.0, 1.0)(x, np.random.default_rng(2)) for x in (e, scaled)
@@ -72,16 +75,22 @@ def test_fedavg_c_has_the_shortest_ways_and_fedavg_i_the_least_divergence() -> N
         for name in ("fedavg-c", "fedavg-i", "fedavg-ic")
     }
     far = {name: e.hops[np.arange(40), g.servers[g.z]].sum() for name, g in found.items()}
-    Delta = {name: divergence(e.gram, e.p, g.z).Delta for name, g in found.items()}
+    Delta = {name: divergence(e.inner, e.p, g.z).Delta for name, g in found.items()}
     assert far["fedavg-c"] < min(far["fedavg-i"], far["fedavg-ic"])
     assert max(Delta["fedavg-i"], Delta["fedavg-ic"]) < Delta["fedavg-c"]
+
+
+def line(n: int) -> Topology:
+    """One host on each of n switches in a row."""
+    links = np.stack([np.arange(n - 1), np.arange(1, n)], axis=1)
+    return assemble(np.arange(n), links, ("core",) * (n - 1), n, Speed(), Speed())
 
 
 def _on_jellyfish(n: int, num_groups: int, seed: int) -> Evidence:
     base = random_evidence(n, num_groups, seed)
     edge_of = np.arange(n)
     net = jellyfish(edge_of, 2, np.random.default_rng(seed))
-    return Evidence(num_groups, base.p, edge_of, net.switch_of, net.hops, base.gram)
+    return Evidence(num_groups, base.p, edge_of, net, base.gram)
 
 
 def test_with_the_iid_cost_opposite_nodes_are_put_together() -> None:
@@ -90,10 +99,10 @@ def test_with_the_iid_cost_opposite_nodes_are_put_together() -> None:
     edge_of = np.repeat([0, 1], 4)
     p = np.full(8, 1 / 8)
     base = random_evidence(8, 2, 0)
-    e = Evidence(2, p, edge_of, base.switch_of, base.hops, g @ g.T)
+    e = Evidence(2, p, edge_of, base.topology, g @ g.T)
     for seed in range(10):
         found = plan("reference", e, 1.0, 0.0, seed)
-        assert divergence(e.gram, p, found.z).Delta < divergence(e.gram, p, edge_of).Delta
+        assert divergence(e.inner, p, found.z).Delta < divergence(e.inner, p, edge_of).Delta
 
 
 def test_the_printed_cost_gathers_nearly_everyone_in_one_group() -> None:
@@ -133,7 +142,7 @@ def _recounted(
     def apart(members: Ints) -> float:
         q = np.zeros(len(e.p))
         q[members] = e.p[members]
-        return float(np.sqrt(q @ e.gram @ q) / q.sum())
+        return float(np.sqrt(q @ e.inner @ q) / q.sum())
 
     if kind == "paper":
         return weights.iid * apart(np.flatnonzero(trial == k)) + weights.comm * float(hops)
@@ -145,16 +154,15 @@ def _recounted(
 
 def test_the_medoid_is_the_member_of_least_update_cost() -> None:
     # A line of four hosts in one group and two in another; Cost_U,iid = p_i |g_i|, and
-    # Cost_U,comm = 12, 8, 8, 12 and 2, 2.
-    hops = 2 * np.abs(np.arange(6)[:, None] - np.arange(6)[None, :])
+    # Cost_U,comm = 12, 10, 10, 12 and 3, 3.
     p = np.array([0.1, 0.2, 0.1, 0.1, 0.2, 0.3])
     gram = np.diag([1.0, 4.0, 9.0, 0.04, 1.0, 0.25])  # |g| = 1, 2, 3, 0.2, 1, 0.5
-    e = Evidence(2, p, np.zeros(6, int), np.arange(6), hops, gram)
+    e = Evidence(2, p, np.zeros(6, int), line(6), gram)
     z = np.array([0, 0, 0, 0, 1, 1])
     assert _update(e, z, Weights(1.0, 0.0)).tolist() == [3, 5]  # 0.1 0.4 0.3 0.02; 0.2 0.15
     assert _update(e, z, Weights(0.0, 1.0)).tolist() == [1, 4]  # the first of equals
-    assert _update(e, z, Weights(1.0, 0.01)).tolist() == [3, 5]  # 0.22 0.48 0.38 0.14; 0.22 0.17
-    assert _update(e, z, Weights(1.0, 0.08)).tolist() == [2, 5]  # 1.06 1.04 0.94 0.98; 0.36 0.31
+    assert _update(e, z, Weights(1.0, 0.01)).tolist() == [3, 5]  # 0.22 0.5 0.4 0.14; 0.23 0.18
+    assert _update(e, z, Weights(1.0, 0.2)).tolist() == [2, 5]  # 2.5 2.4 2.3 2.42; 0.8 0.75
 
 
 def test_more_groups_than_nodes_is_refused() -> None:
@@ -171,19 +179,17 @@ def test_baselines_group_as_they_say() -> None:
 
 
 def test_servers_are_central_and_spread_over_switches() -> None:
-    # Four hosts on one switch, two groups of two: any member is central, so the tie goes by load.
-    hops = np.full((4, 4), 2) - 2 * np.eye(4, dtype=np.int64)
-    e = Evidence(
-        2, np.full(4, 0.25), np.zeros(4, int), np.array([0, 1, 0, 1]), hops, np.zeros((4, 4))
-    )
+    # Four hosts on two switches, two groups of two: any member is central, so the tie goes by load.
+    pair = np.array([[0, 1]])
+    top = assemble(np.array([0, 1, 0, 1]), pair, ("core",), 2, Speed(), Speed())
+    e = Evidence(2, np.full(4, 0.25), np.zeros(4, int), top)
     found = with_servers(np.array([0, 0, 1, 1]), e)
     assert found.servers.tolist() == [0, 3]
 
 
 def test_the_server_is_the_member_with_the_least_sum_of_hops() -> None:
     # A line of five hosts: the middle one is nearest to all.
-    hops = 2 * np.abs(np.arange(5)[:, None] - np.arange(5)[None, :])
-    e = Evidence(1, np.full(5, 0.2), np.zeros(5, int), np.arange(5), hops, np.zeros((5, 5)))
+    e = Evidence(1, np.full(5, 0.2), np.zeros(5, int), line(5))
     assert with_servers(np.zeros(5, dtype=np.int64), e).servers.tolist() == [2]
     assert with_servers(np.array([0, 0, 0, 1, 1]), e).servers.tolist() == [1, 3]
 

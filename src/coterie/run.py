@@ -126,18 +126,8 @@ def _averaging(problem: Problem, grouping: Grouping) -> Averaging:
 
 
 def _evidence(problem: Problem, gram: Floats | None) -> Evidence:
-    topology, n = problem.network.topology, len(problem.p)
-    gram = np.zeros((n, n)) if gram is None else gram
-    return Evidence(
-        problem.num_groups,
-        problem.p,
-        problem.edge_of,
-        topology.switch_of,
-        topology.hops,
-        gram,
-        topology.place_vertices,
-        topology.place_hops,
-    )
+    num_groups = min(problem.num_groups, len(problem.p))
+    return Evidence(num_groups, problem.p, problem.edge_of, problem.network.topology, gram)
 
 
 def _evidence_upload(problem: Problem, everyone: Grouping) -> Transfer:

@@ -5,38 +5,24 @@ by its import path, `"my_pkg.groups:plan"`.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coterie.costs import Ints
 from coterie.errors import GroupingError
+from coterie.grouping.evidence import Delays, Evidence, Limits
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Hops = NDArray[np.integer[Any]]
+__all__ = [
+    "Delays",
+    "Evidence",
+    "Grouping",
+    "Limits",
+    "Planner",
+    "check_grouping",
+    "with_servers",
+]
 NO_PLACES: Ints = np.zeros(0, dtype=np.int64)
-
-
-@dataclass(frozen=True, eq=False)
-class Evidence:
-    """All a planner may see of n nodes, and how many groups it should make.
-
-    p [n] shares of the data, edge_of [n], switch_of [n], hops [n, n], and the Gram matrix [n, n] of
-    the centred gradients (all zeros where the algorithm does not look at the data). Where the
-    network has places that serve groups, these are their numbers [m], above those of the nodes, and
-    their hops to the nodes [m, n].
-    """
-
-    num_groups: int
-    p: Floats
-    edge_of: Ints
-    switch_of: Ints
-    hops: Hops
-    gram: Floats
-    places: Ints = field(default_factory=lambda: NO_PLACES)
-    place_hops: Hops = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int32))
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,10 +57,10 @@ def with_servers(z: Ints, evidence: Evidence, cost_trace: tuple[float, ...] = ()
         members = np.flatnonzero(z == k)
         if len(evidence.places):
             able = n + np.arange(len(evidence.places))
-            far = evidence.place_hops[:, members].sum(axis=1)
+            far = evidence.between(evidence.places, members).sum(axis=1)
         else:
             able = members
-            far = evidence.hops[np.ix_(members, members)].sum(axis=1)
+            far = evidence.between(members, members).sum(axis=1)
         best = able[far == far.min()]
         chosen = best[np.argmin(serving[site[best]])]
         serving[site[chosen]] += 1

@@ -18,7 +18,6 @@ from typing import Literal
 import numpy as np
 
 from coterie.costs import Floats, Ints, divergence, group_divergences
-from coterie.errors import GroupingError
 from coterie.grouping import Evidence, Grouping, Planner, with_servers
 
 RANDOM_GROUPINGS = 100
@@ -43,8 +42,6 @@ def node_grouping(
 
     def plan(e: Evidence, rng: np.random.Generator) -> Grouping:
         n, K = len(e.p), e.num_groups
-        if K > n:
-            raise GroupingError(f"num_groups must be <= num_nodes, got {K} groups for {n} nodes")
         medoids = rng.choice(n, K, replace=False)
         order = rng.permutation(n)
         C = _first_costs(e, medoids, order) if kind == "paper" else _mean_costs(e, rng)
@@ -74,8 +71,8 @@ def assignment_cost(
     """
     hops = e.hops[np.arange(len(z)), medoids[z]].astype(np.float64)
     if kind == "paper":
-        return float(weights(group_divergences(e.gram, e.p, z)[z], hops).mean())
-    total = divergence(e.gram, e.p, z).Delta
+        return float(weights(group_divergences(e.inner, e.p, z)[z], hops).mean())
+    total = divergence(e.inner, e.p, z).Delta
     return float(weights(np.array(total), np.array(hops.sum())))
 
 
@@ -92,13 +89,13 @@ def _assign(
     z = np.full(n, -1, dtype=np.int64)
     z[medoids] = np.arange(K)
     mass = e.p[medoids].copy()  # [K]: sum(q_k)
-    towards = mass[:, None] * e.gram[medoids]  # [K, n]: G q_k
-    square = mass**2 * e.gram[medoids, medoids]  # [K]: q_k' G q_k
+    towards = mass[:, None] * e.inner[medoids]  # [K, n]: G q_k
+    square = mass**2 * e.inner[medoids, medoids]  # [K]: q_k' G q_k
     for i in order:
         if z[i] >= 0:
             continue
         p_i = e.p[i]
-        grown = np.maximum(square + 2 * p_i * towards[:, i] + p_i**2 * e.gram[i, i], 0.0)
+        grown = np.maximum(square + 2 * p_i * towards[:, i] + p_i**2 * e.inner[i, i], 0.0)
         if kind == "paper":
             iid = np.sqrt(grown) / (mass + p_i)  # Delta^k with i in the group
         else:
@@ -107,7 +104,7 @@ def _assign(
         k = _argmin(weights(iid, e.hops[i, medoids].astype(np.float64)), rng)
         z[i] = k
         mass[k] += p_i
-        towards[k] += p_i * e.gram[i]
+        towards[k] += p_i * e.inner[i]
         square[k] = grown[k]
     return z
 
@@ -127,7 +124,7 @@ def _update(e: Evidence, z: Ints, weights: Weights) -> Ints:
 
 def _update_costs(e: Evidence, z: Ints) -> tuple[Floats, Floats]:
     """Both parts of Cost_U(i, z_i) for every node (eq:Cost_U)."""
-    iid = e.p * np.sqrt(np.maximum(np.diag(e.gram), 0.0))
+    iid = e.p * np.sqrt(np.maximum(np.diag(e.inner), 0.0))
     together = z[:, None] == z[None, :]
     return iid, (e.hops * together).sum(axis=1).astype(np.float64)
 
@@ -147,8 +144,8 @@ def _first_costs(e: Evidence, medoids: Ints, order: Ints) -> tuple[float, float]
     others = order[~np.isin(order, medoids)]
     m = medoids[0]
     q_i, q_m = e.p[others], e.p[m]
-    square = q_m**2 * e.gram[m, m] + 2 * q_m * q_i * e.gram[m, others]
-    square = square + q_i**2 * np.diag(e.gram)[others]
+    square = q_m**2 * e.inner[m, m] + 2 * q_m * q_i * e.inner[m, others]
+    square = square + q_i**2 * np.diag(e.inner)[others]
     iid = np.sqrt(np.maximum(square, 0.0)) / (q_m + q_i)
     return _first(iid), _first(e.hops[others, m].astype(np.float64))
 
@@ -162,6 +159,6 @@ def _mean_costs(e: Evidence, rng: np.random.Generator) -> tuple[float, float]:
         z = rng.integers(K, size=n)
         z[medoids] = np.arange(K)
         hops = e.hops[np.arange(n), medoids[z]].sum()
-        costs.append((divergence(e.gram, e.p, z).Delta, float(hops)))
+        costs.append((divergence(e.inner, e.p, z).Delta, float(hops)))
     iid, comm = np.mean(costs, axis=0)
     return float(iid), float(comm)

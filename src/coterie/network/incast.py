@@ -89,9 +89,9 @@ def with_queues(ended: Floats, crowd: Crowd, packet: int) -> Floats:
 
     hit = in_vain & (rank >= m - np.maximum(1, np.floor(STALLED * m)))
     last_drop = np.maximum(dropping, T - INTERVAL_S)
-    after = TIMEOUT_S + crowd.round_trip
-    late = np.where(T > TIMEOUT_S, T + TIMEOUT_S / 2, last_drop + after)
+    waited = TIMEOUT_S + crowd.round_trip
+    late = np.where(T > TIMEOUT_S, T + TIMEOUT_S / 2, last_drop + waited)
     if unheard.sum() > EXPECTED:
         f = np.where(unheard > 0, queued, np.inf).argmin()
-        queued[f] += after[f]
+        queued[f] += waited[f]
     return np.where(hit, np.maximum(queued, late), queued)

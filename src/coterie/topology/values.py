@@ -132,6 +132,15 @@ class Topology:
         np.fill_diagonal(between, 0)
         return between
 
+    def between(self, a: Ints, b: Ints) -> NDArray[np.int32]:
+        """Links from some devices or places to some devices [len(a), len(b)]."""
+        n = self.n_devices
+        rows = self.hops_to(self.switch_at(a))
+        hops: NDArray[np.int32] = rows[:, self.switch_of[b]].astype(np.int32) + 1
+        hops += (a < n)[:, None]
+        hops[a[:, None] == b[None, :]] = 0
+        return hops
+
     @property
     def place_vertices(self) -> Ints:
         """The vertices of the places [m]."""

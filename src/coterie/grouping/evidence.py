@@ -1,0 +1,148 @@
+"""What a planner may see of the nodes, their data and their network."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coterie.costs import Floats, Ints
+from coterie.errors import GroupingError
+from coterie.network import Network
+from coterie.topology import Topology
+
+BALANCE = 1e-6  # how far the shares may sum from 1, and a Gram matrix be from symmetric
+
+
+@dataclass(frozen=True, eq=False)
+class Delays:
+    """What transfers cost: nbytes from every node to its server and back, by the network's clock.
+
+    A cycle is tau2 - 1 means of the groups and a global one, which takes global_s for any grouping.
+    """
+
+    network: Network
+    nbytes: int
+    tau2: int
+    global_s: float
+
+    def group_s(self, z: Ints, servers: Ints) -> float:
+        """Seconds of one mean of every group, all groups at once."""
+        return self.network.aggregation(z, servers, self.nbytes).seconds
+
+    def cycle_s(self, group_s: float) -> float:
+        """Seconds that a cycle spends on transfers, with group means of group_s."""
+        return group_s * (self.tau2 - 1) + self.global_s
+
+
+@dataclass(frozen=True, eq=False)
+class Limits:
+    """What a grouping must keep to: sizes of groups, members of a server, and how far it may be.
+
+    `capacity` [n] is the most members that each node can serve, itself among them.
+    """
+
+    min_size: int = 1
+    max_size: int | None = None
+    max_hops: int | None = None
+    capacity: Ints | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """All a planner may see of n nodes, and how many groups it should make.
+
+    p [n] shares of the data, edge_of [n] network edges, and the network's topology. Of the data
+    whatever is there: the Gram matrix [n, n] of the centred gradients, or a sketch of them [n, r],
+    or each node's label counts [n, classes]. `delays` times a grouping; without it, hops count.
+    """
+
+    num_groups: int
+    p: Floats
+    edge_of: Ints
+    topology: Topology
+    gram: Floats | None = None
+    sketch: Floats | None = None
+    label_counts: Ints | None = None
+    delays: Delays | None = None
+    limits: Limits = Limits()
+
+    def __post_init__(self) -> None:
+        """Refuse what no planner could use."""
+        n = len(self.p)
+        if not 1 <= self.num_groups <= n:
+            raise GroupingError(
+                f"num_groups must be from 1 to num_nodes, got {self.num_groups} groups for "
+                f"{n} nodes"
+            )
+        if not (np.isfinite(self.p).all() and self.p.min() >= 0):
+            raise GroupingError("data shares must be numbers from 0")
+        if abs(self.p.sum() - 1) > BALANCE:
+            raise GroupingError(f"data shares must sum to 1, got {self.p.sum():.6g}")
+        for name, rows in (("gram", self.gram), ("sketch", self.sketch)):
+            if rows is None:
+                continue
+            if rows.ndim != 2 or len(rows) != n:
+                raise GroupingError(f"{name} must have a row for each of {n} nodes")
+            bad = np.flatnonzero(~np.isfinite(rows.sum(axis=1)))
+            if len(bad) == n and name == "gram":  # one node's NaN is in every row
+                bad = np.flatnonzero(~np.isfinite(np.diag(rows)))
+            if len(bad):
+                raise GroupingError(f"the gradient of node {bad[0]} is not finite")
+        if self.gram is not None:
+            if self.gram.shape != (n, n):
+                raise GroupingError(f"a Gram matrix must be {n} by {n}, got {self.gram.shape}")
+            apart = np.abs(self.gram - self.gram.T)
+            if apart.max(initial=0.0) > BALANCE * max(np.abs(np.diag(self.gram)).max(), 1e-300):
+                i, j = np.unravel_index(int(apart.argmax()), apart.shape)
+                raise GroupingError(
+                    f"a Gram matrix must be symmetric, but [{i}, {j}] is {self.gram[i, j]:g} and "
+                    f"[{j}, {i}] is {self.gram[j, i]:g}"
+                )
+
+    @property
+    def switch_of(self) -> Ints:
+        """The switch of every node [n]."""
+        return self.topology.switch_of
+
+    @property
+    def hops(self) -> NDArray[np.int32]:
+        """Links between every two nodes [n, n]; for some nodes only, see `between`."""
+        return self.topology.hops
+
+    def between(self, a: Ints, b: Ints) -> NDArray[np.int32]:
+        """Links from nodes or places a to nodes b [len(a), len(b)]."""
+        return self.topology.between(a, b)
+
+    @property
+    def places(self) -> Ints:
+        """Vertices of the network that serve groups [m]; where there is none, a member does."""
+        return self.topology.place_vertices
+
+    @cached_property
+    def inner(self) -> Floats:
+        """Gram matrix [n, n] of whatever is known of the data; zeros if that is nothing."""
+        if self.gram is not None:
+            return self.gram
+        vectors = self.vectors
+        if vectors is None:
+            return np.zeros((len(self.p), len(self.p)))
+        return vectors @ vectors.T
+
+    @cached_property
+    def vectors(self) -> Floats | None:
+        """Rows [n, r] whose inner products say how nodes' data differ; None with a Gram matrix."""
+        if self.sketch is not None:
+            return self.sketch
+        if self.label_counts is None or self.gram is not None:
+            return None
+        return self.label_shares - self.p @ self.label_shares
+
+    @cached_property
+    def label_shares(self) -> Floats:
+        """Each node's label counts as shares [n, classes]."""
+        if self.label_counts is None:
+            raise GroupingError("this grouping needs the nodes' label counts")
+        counts = self.label_counts.astype(np.float64)
+        shares: Floats = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+        return shares
