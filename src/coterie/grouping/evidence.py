@@ -54,7 +54,8 @@ class Evidence:
 
     p [n] shares of the data, edge_of [n] network edges, and the network's topology. Of the data
     whatever is there: the Gram matrix [n, n] of the centred gradients, or a sketch of them [n, r],
-    or each node's label counts [n, classes]. `delays` times a grouping; without it, hops count.
+    or each node's label counts [n, classes]; and, where gradients are, the cosines [n, n] between
+    nodes' gradients of the last layer. `delays` times a grouping; without it, hops count.
     """
 
     num_groups: int
@@ -64,6 +65,7 @@ class Evidence:
     gram: Floats | None = None
     sketch: Floats | None = None
     label_counts: Ints | None = None
+    last_layer: Floats | None = None
     delays: Delays | None = None
     limits: Limits = Limits()
 
