@@ -35,7 +35,7 @@ Floats = NDArray[np.float64]
 EDGES = np.repeat(np.arange(10), 10)
 NETS, PATTERNS = ("fat tree", "jellyfish", "custom"), ("global", "5 random", "pods")
 SIZES, SPEEDS = (31_400, 796_840, 1_476_392), (1e7, 1e8)
-HELD_OUT_SEED = 20_261_117
+HELD_OUT_SEED = 20_261_118
 JITTERS, JITTER_S = 5, 1e-3
 
 

@@ -112,31 +112,36 @@ def _simulate(race: _Race, tcp: Tcp) -> tuple[Floats, Floats, Floats]:
     through, released = np.zeros(F), np.zeros(F)
     release = race.begins.copy()  # when the next burst is there
     ended, filled, last_burst = np.full(F, np.inf), np.full(F, np.inf), np.zeros(F)
-    active, rate, now = np.zeros(F, dtype=bool), np.zeros(F), 0.0
+    active, rate, now, never = np.zeros(F, dtype=bool), np.zeros(F), 0.0, np.full(F, np.inf)
     while True:
-        idle = now + np.divide(released - through, rate, out=np.full(F, np.inf), where=active)
+        idle = np.divide(released - through, rate, out=never.copy(), where=active)
+        idle += now
         first = min(idle.min(), release.min())
         if not np.isfinite(first):
             break
         together = first + RESOLUTION * (first + race.soonest_s)
-        emptied, fresh = idle <= together, np.flatnonzero(release <= together)
-        now, before = float(np.concatenate([idle[emptied], release[fresh]]).mean()), now
+        emptied, (fresh,) = idle <= together, (release <= together).nonzero()
+        ending = idle[emptied]
+        at, before = ending.sum() + release[fresh].sum(), now
+        now = float(at) / (len(ending) + len(fresh))
         was = through
         through = np.where(emptied, released, was + rate * (now - before))
-        done = np.flatnonzero(emptied & (through >= size))
+        (done,) = (emptied & (through >= size)).nonzero()
         ended[done] = before + (size[done] - was[done]) / rate[done] + race.rest[done]
 
-        backlog = through[fresh] < released[fresh]
-        grown = np.minimum(released[fresh] + window[fresh], size[fresh])
-        filled[fresh[backlog]] = np.minimum(filled[fresh[backlog]], now)
-        last_burst[fresh] = -released[fresh]
-        released[fresh] = np.where(backlog, size[fresh], grown)  # the window is no limit any more
-        last_burst[fresh] += released[fresh]
-        more = released[fresh] < size[fresh]
-        release[fresh] = np.where(more, release[fresh] + race.round_trip[fresh], np.inf)
-        second = window[fresh] < tcp.second_window * full
-        grown = np.where(second, tcp.second_window * full, 2 * window[fresh])
-        window[fresh] = np.minimum(grown, largest)
+        if len(fresh):
+            backlog = through[fresh] < released[fresh]
+            grown = np.minimum(released[fresh] + window[fresh], size[fresh])
+            filled[fresh[backlog]] = np.minimum(filled[fresh[backlog]], now)
+            last_burst[fresh] = -released[fresh]
+            # with a backlog the window is no limit any more
+            released[fresh] = np.where(backlog, size[fresh], grown)
+            last_burst[fresh] += released[fresh]
+            more = released[fresh] < size[fresh]
+            release[fresh] = np.where(more, release[fresh] + race.round_trip[fresh], np.inf)
+            second = window[fresh] < tcp.second_window * full
+            grown = np.where(second, tcp.second_window * full, 2 * window[fresh])
+            window[fresh] = np.minimum(grown, largest)
 
         sending = through < released
         if (sending != active).any():

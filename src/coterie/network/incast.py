@@ -65,8 +65,8 @@ def with_queues(ended: Floats, crowd: Crowd, packet: int) -> Floats:
     T, dropping = end[link], full[link] + INTERVAL_S + 2 * standing
     crowded = (m > 1) & met
     under_way = (crowd.round_trip + standing) / each_s
-    in_vain = (under_way < FEW_UNDER_WAY) | (INTERVAL_S / each_s < FEW_THROUGH)
-    in_vain &= crowded & (dropping < T)
+    slow = INTERVAL_S / each_s < FEW_THROUGH
+    in_vain = (slow | (under_way < FEW_UNDER_WAY)) & crowded & (dropping < T)
 
     spread = np.where(crowd.one_source, 1.0, 0.5) * waiting
     spread = np.where(in_vain & (under_way < HARDLY_ANY) & (T > TIMEOUT_S), TIMEOUT_S, spread)
@@ -90,7 +90,7 @@ def with_queues(ended: Floats, crowd: Crowd, packet: int) -> Floats:
     hit = in_vain & (rank >= m - np.maximum(1, np.floor(STALLED * m)))
     last_drop = np.maximum(dropping, T - INTERVAL_S)
     waited = TIMEOUT_S + crowd.round_trip
-    late = np.where(T > TIMEOUT_S, T + TIMEOUT_S / 2, last_drop + waited)
+    late = np.where(slow & (T > TIMEOUT_S), T + TIMEOUT_S / 2, last_drop + waited)
     if unheard.sum() > EXPECTED:
         f = np.where(unheard > 0, queued, np.inf).argmin()
         queued[f] += waited[f]

@@ -35,13 +35,17 @@ class Contention:
             share = left / np.maximum(count, 1)
             share[-1] = np.inf
             at_link = share.take(links)
+            if len(links) == 1 and (at_link[0] <= limit).all():  # no flow has two links to share
+                rate[alive] = at_link[0]
+                break
             least = np.minimum(at_link.min(axis=0), limit)
             tight = at_link <= least * (1 + 1e-12)
             settled_link = np.bincount(links[tight], minlength=L) == count
             settled = (settled_link.take(links) & tight).any(axis=0) | (limit <= least)
             gone, part = links.compress(settled, axis=1), least[settled]
             rate[alive[settled]] = part
-            taken = np.bincount(gone.ravel(), np.tile(part, len(gone)), minlength=L)
+            parts = np.broadcast_to(part, gone.shape)
+            taken = np.bincount(gone.ravel(), parts.ravel(), minlength=L)
             left = np.maximum(left - taken, 0.0)
             count -= np.bincount(gone.ravel(), minlength=L)
             stays = ~settled
