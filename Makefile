@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench bench-network clean
+.PHONY: help demo test lint bench bench-network bench-grouping clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -34,6 +34,9 @@ bench: $(READY)  ## print the speed table of this machine
 bench-network: $(READY)  ## the network clock against ns-3: errors and speed (about 20 minutes; needs g++)
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,ns3]'
 	$(BIN)/python benchmarks/network.py
+
+bench-grouping: $(READY)  ## the planner against ten other groupings: quality and speed (about 30 minutes)
+	$(BIN)/python benchmarks/grouping.py
 
 clean:  ## remove .venv and caches; runs/ stays
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

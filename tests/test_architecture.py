@@ -19,19 +19,23 @@ ORDER = [
     "topology",
     "network",
     "costs",
+    "sketch",
     "grouping",
     "schedule",
     "algorithms",
     "engine",
     "clock",
+    "planning",
     "run",
     "schema",
     "sections",
     "config",
     "record",
+    "build",
     "experiment",
     "survey",
     "netview",
+    "planview",
     "sweep",
     "comparison",
     "table",
@@ -44,7 +48,16 @@ HOMES = {
     "platformdirs": "data/cache.py",
     "pyarrow": "partition/parquet.py",
 }
-WITHOUT_TORCH = ["grouping", "costs", "schedule", "clock", "partition", "topology", "network"]
+WITHOUT_TORCH = [
+    "grouping",
+    "sketch",
+    "costs",
+    "schedule",
+    "clock",
+    "partition",
+    "topology",
+    "network",
+]
 MODULES = [
     (path, path.relative_to(SOURCE).parts[0].removesuffix(".py"))
     for path in sorted(SOURCE.rglob("*.py"))

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie.algorithms import ALGORITHMS, Search
-from coterie.costs import Ints, divergence
+from coterie.costs import divergence
 from coterie.errors import GroupingError
-from coterie.grouping import Evidence, Grouping, check_grouping, with_servers
+from coterie.grouping import Evidence, Grouping, check_grouping, plain, with_servers
 from coterie.grouping.baselines import at_random, by_edge, single
-from coterie.grouping.medoids import Weights, _assign, _update, assignment_cost, node_grouping
+from coterie.grouping.medoids import Weights, _update, assignment_cost, node_grouping
 from coterie.topology import Speed, Topology, assemble, jellyfish
 from problems import random_evidence
 
@@ -115,41 +115,12 @@ def test_the_printed_cost_gathers_nearly_everyone_in_one_group() -> None:
 
 @pytest.mark.parametrize("kind", ["paper", "reference"])
 @pytest.mark.parametrize("seed", range(5))
-def test_the_incremental_assignment_equals_one_that_recounts_everything(
-    kind: Kind, seed: int
-) -> None:
+def test_the_incremental_search_equals_one_that_recounts_everything(kind: Kind, seed: int) -> None:
     e = random_evidence(20, 3, seed)
-    medoids = np.array([3, 11, 17])
-    weights = Weights(1.0, 0.01)
-    order = np.random.default_rng(seed).permutation(20)
-    found = _assign(kind, e, medoids, weights, order, np.random.default_rng(0))
-    z = np.full(20, -1)
-    z[medoids] = np.arange(3)
-    for i in order:
-        if z[i] < 0:
-            z[i] = np.argmin([_recounted(kind, e, z, i, k, medoids, weights) for k in range(3)])
-    assert np.array_equal(found, z)
-
-
-def _recounted(
-    kind: Kind, e: Evidence, z: Ints, i: int, k: int, medoids: Ints, weights: Weights
-) -> float:
-    """Cost_A(i, k) from the definitions, with nothing kept from before."""
-    trial = z.copy()
-    trial[i] = k
-    hops = e.hops[i, medoids[k]]
-
-    def apart(members: Ints) -> float:
-        q = np.zeros(len(e.p))
-        q[members] = e.p[members]
-        return float(np.sqrt(q @ e.inner @ q) / q.sum())
-
-    if kind == "paper":
-        return weights.iid * apart(np.flatnonzero(trial == k)) + weights.comm * float(hops)
-    groups = [np.flatnonzero(trial == j) for j in range(len(medoids))]
-    assigned = e.p[trial >= 0].sum()
-    total = sum(apart(g) * e.p[g].sum() for g in groups) / assigned
-    return weights.iid * float(total) + weights.comm * float(hops)
+    found = plan(kind, e, 1.0, 1.0, seed)
+    again = node_grouping(kind, 1.0, 1.0, plain.assign)(e, np.random.default_rng(seed))
+    assert np.array_equal(found.z, again.z)
+    assert found.cost_trace == pytest.approx(again.cost_trace)
 
 
 def test_the_medoid_is_the_member_of_least_update_cost() -> None:

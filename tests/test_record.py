@@ -227,7 +227,7 @@ def test_gradients_are_charged_only_where_they_are_used() -> None:
     charged = {
         (name, grouping): prepare(
             replace(small(name), algorithm=AlgorithmConfig(name=name, grouping=grouping))
-        ).problem.charged_bytes
+        ).problem.view.charged_bytes
         for name in ("fedavg", "hierfavg", "fedavg-c", "fedavg-i", "fedavg-ic")
         for grouping in ("reference", "random")
     }

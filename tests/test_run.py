@@ -13,6 +13,7 @@ from coterie.grouping.baselines import by_edge, single
 from coterie.models import make_model
 from coterie.network.flow import flow_seconds
 from coterie.network.values import Flows
+from coterie.planning import View
 from coterie.run import Problem, rounds
 from coterie.topology import Topology
 from problems import (
@@ -160,7 +161,7 @@ def test_a_planner_that_may_not_see_gradients_sees_none() -> None:
         return TWO_GROUPS(evidence, rng)
 
     base = make_problem(NODES, spy, 1, 5, searched=True)
-    list(rounds(Problem(**{**base.__dict__, "shows_gradients": False})))
+    list(rounds(Problem(**{**base.__dict__, "view": View(needs="nothing")})))
     assert len(seen) == 1
     assert seen[0].gram is None
     assert not seen[0].inner.any()
@@ -183,7 +184,7 @@ def test_the_clock_adds_compute_and_transfers() -> None:
 def test_uploading_the_gradients_is_charged_once() -> None:
     free = list(rounds(make_problem(NODES, TWO_GROUPS, 1, 5, searched=True)))
     base = make_problem(NODES, TWO_GROUPS, 1, 5, searched=True)
-    charged_problem = Problem(**{**base.__dict__, "charged_bytes": 10_000_000})
+    charged_problem = Problem(**{**base.__dict__, "view": View(charged_bytes=10_000_000)})
     charged = list(rounds(charged_problem))
     gaps = [b.clock.seconds - a.clock.seconds for a, b in zip(free, charged, strict=True)]
     assert gaps[0] == 0

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from coterie.build import divide, load_dataset
 from coterie.cli import main
 from coterie.config import expand, make_config
-from coterie.experiment import divide, execute, load_dataset
+from coterie.experiment import execute
 from coterie.partition.measure import pooled
 from coterie.survey import Parts, Survey, cells, surveys
 

@@ -1,47 +1,92 @@
 """The algorithms as a table: (planner, schedule)."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, cast
 
 from coterie.errors import ConfigError, GroupingError, unknown
 from coterie.grouping import Planner
 from coterie.grouping.baselines import at_random, by_edge, single
+from coterie.grouping.labels import astraea, cov, fedseq, label_ilp, similar
 from coterie.grouping.medoids import node_grouping
+from coterie.grouping.planner import ORDINARY, Effort, coterie
+from coterie.grouping.shapefl import shapefl
 from coterie.imports import import_by_path
 from coterie.schedule import Schedule
 
-GROUPINGS: dict[str, str] = {
-    "paper": "k-medoids over divergence and hops, as printed in the paper",
-    "reference": "the same search as the authors' simulator computes it",
-    "random": "equal groups dealt at random",
-}
+Needs = Literal["nothing", "labels", "gradients"]
 
 
 @dataclass(frozen=True)
 class Search:
-    """How groups are searched for: the method, and the weights of its two costs."""
+    """How groups are searched for: the method, the weights of its two costs, and how long."""
 
-    method: str = "reference"
+    method: str = "coterie"
     alpha_iid: float = 1.0
     alpha_comm: float = 1.0
+    effort: Effort = ORDINARY
 
     @property
-    def uses_gradients(self) -> bool:
-        """Whether nodes have to upload their gradients for it."""
-        return self.method != "random" and self.alpha_iid > 0
+    def needs(self) -> Needs:
+        """What nodes have to upload for it."""
+        needs = METHODS[self.method].needs if self.method in METHODS else "gradients"
+        return "nothing" if needs == "gradients" and not self.alpha_iid else needs
 
     def planner(self) -> Planner:
         """Return the planner that this search names."""
-        if self.method in ("paper", "reference"):
-            kind = cast(Literal["paper", "reference"], self.method)
-            return node_grouping(kind, self.alpha_iid, self.alpha_comm)
-        if self.method == "random":
-            return at_random
+        if self.method in METHODS:
+            return METHODS[self.method].make(self)
         if ":" in self.method:
             return cast(Planner, import_by_path(self.method, GroupingError))
         own = "(your own: 'my_pkg.groups:plan')"
         raise GroupingError(f"{unknown('grouping', self.method, GROUPINGS)} {own}")
+
+
+@dataclass(frozen=True)
+class Method:
+    """One way to search: what it is, what it needs to see, and the planner it makes."""
+
+    about: str
+    needs: Needs
+    make: Callable[[Search], Planner]
+
+
+def _medoids(kind: Literal["paper", "reference"]) -> Callable[[Search], Planner]:
+    return lambda s: node_grouping(kind, s.alpha_iid, s.alpha_comm)
+
+
+METHODS: dict[str, Method] = {
+    "coterie": Method(
+        "least divergence and transfer seconds, by local search",
+        "gradients",
+        lambda s: coterie(s.alpha_iid, s.alpha_comm, s.effort),
+    ),
+    "paper": Method(
+        "k-medoids over divergence and hops, as printed in the paper",
+        "gradients",
+        _medoids("paper"),
+    ),
+    "reference": Method(
+        "the same search as the authors' simulator computes it",
+        "gradients",
+        _medoids("reference"),
+    ),
+    "random": Method("equal groups dealt at random", "nothing", lambda _: at_random),
+    "edge": Method("the network edges, as many as there are", "nothing", lambda _: by_edge),
+    "cov": Method("Group-FEL: least variation of label counts", "labels", lambda _: cov),
+    "astraea": Method("Astraea: labels nearest to uniform", "labels", lambda _: astraea),
+    "fedseq": Method("FedSeq: farthest label distributions", "labels", lambda _: fedseq),
+    "label-ilp": Method(
+        "exact balance of labels by integer programming", "labels", lambda _: label_ilp()
+    ),
+    "shapefl": Method(
+        "ShapeFL: unlike last layers against hops",
+        "gradients",
+        lambda s: shapefl(s.alpha_iid, s.alpha_comm),
+    ),
+    "similar": Method("groups of alike nodes: a contrast", "gradients", lambda _: similar),
+}
+GROUPINGS: dict[str, str] = {name: method.about for name, method in METHODS.items()}
 
 
 @dataclass(frozen=True)
@@ -56,7 +101,7 @@ class Algorithm:
     planner: Callable[[Search], Planner]
     schedule: Callable[[int, int], Schedule] = Schedule
     searched: bool = False
-    iid: bool = False
+    needs: Callable[[Search], Needs] = lambda _: "nothing"
     pooled: bool = False
 
 
@@ -69,11 +114,15 @@ def _every_step(tau1: int, tau2: int) -> Schedule:
     return Schedule(1, 1)
 
 
+def _weighted(s: Search, iid: bool, comm: bool) -> Search:
+    return replace(s, alpha_iid=s.alpha_iid * iid, alpha_comm=s.alpha_comm * comm)
+
+
 def _search(about: str, *, iid: bool, comm: bool) -> Algorithm:
     def planner(s: Search) -> Planner:
-        return Search(s.method, s.alpha_iid * iid, s.alpha_comm * comm).planner()
+        return _weighted(s, iid, comm).planner()
 
-    return Algorithm(about, planner, searched=True, iid=iid)
+    return Algorithm(about, planner, searched=True, needs=lambda s: _weighted(s, iid, comm).needs)
 
 
 ALGORITHMS: dict[str, Algorithm] = {

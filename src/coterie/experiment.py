@@ -7,28 +7,28 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from coterie import data as datasets
-from coterie.algorithms import Algorithm, Search, find_algorithm
-from coterie.clock import draw_speeds, step_seconds
+from coterie.algorithms import find_algorithm
+from coterie.build import (
+    divide,
+    load_dataset,
+    make_network,
+    make_search,
+    make_view,
+    node_speeds,
+    quick_network,
+)
+from coterie.clock import step_seconds
 from coterie.config import check_num_groups, to_toml
 from coterie.costs import Ints
-from coterie.data import Dataset, Split
-from coterie.data.dataset import Progress
+from coterie.data import Dataset
 from coterie.engine import LocalSteps
 from coterie.errors import ConfigError, DivergenceError
 from coterie.models import REFERENCE_FLOPS, make_model
-from coterie.network import Network, make_clock
-from coterie.partition import Examples, Partition, Rule, Spread, make_partition
 from coterie.partition.measure import class_counts
+from coterie.planning import Regroup
 from coterie.record import RunWriter, write_json
 from coterie.run import Problem, State, rounds
 from coterie.sections import Config
-from coterie.topology import Floats, Shape, Speed, fat_tree, make_topology
-
-# Streams of the seed, see run.py; the planner's is 1.
-SPLIT_STREAM, PARTITION_STREAM, TOPOLOGY_STREAM, SAMPLE_STREAM, SPEED_STREAM = 2, 3, 4, 5, 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,100 +44,6 @@ class Prepared:
     flops_per_example: int
 
 
-@dataclass(frozen=True, eq=False)
-class Divided:
-    """The examples of a config in their three parts, and the training part on its nodes."""
-
-    dataset: Dataset
-    split: Split
-    partition: Partition
-
-    @property
-    def train_y(self) -> Ints:
-        """Labels of the training examples, which the partition numbers from 0."""
-        return self.dataset.y[self.split.train]
-
-
-def load_dataset(config: Config, progress: Progress = lambda what, done, of: None) -> Dataset:
-    """Load the dataset that a config names."""
-    path = Path(config.data.path) if config.data.path else None
-    return datasets.load(config.data.name, path, progress)
-
-
-def divide(config: Config, dataset: Dataset, *, pooled: bool = False) -> Divided:
-    """Take the sample, split it 3:1:1, and deal the training part to nodes, or pool it on one."""
-    total = len(dataset.y)
-    chosen = datasets.sample(dataset, config.data.sample, _rng(config, SAMPLE_STREAM))
-    if len(chosen) < total:
-        dataset = dataset.take(chosen)
-    split = datasets.split(dataset.y, _rng(config, SPLIT_STREAM))
-    y = dataset.y[split.train]
-    if pooled:
-        whole = Partition((np.arange(len(y)),), np.zeros(1, dtype=np.int64))
-        return Divided(dataset, split, whole)
-    users = None if dataset.users is None else dataset.users[split.train]
-    examples = Examples(y, users, dataset.user_names, chosen[split.train], total)
-    return Divided(
-        dataset,
-        split,
-        make_partition(_rule(config), examples, _rng(config, PARTITION_STREAM)),
-    )
-
-
-def _rule(config: Config) -> Rule:
-    c = config.partition
-    return Rule(
-        kind=c.kind,
-        num_nodes=None if c.num_nodes == "auto" else c.num_nodes,
-        num_edges=None if c.num_edges == "auto" else c.num_edges,
-        alpha=c.alpha,
-        min_partition_size=c.min_partition_size,
-        shards_per_node=c.shards_per_node,
-        classes_per_node=c.classes_per_node,
-        spread=Spread(c.spread, c.sd),
-        placement=c.placement,
-        file=c.file,
-    )
-
-
-def make_network(config: Config, part: Partition, algorithm: Algorithm) -> Network:
-    """Build the network of a config for the nodes of a partition; a pooled node needs none."""
-    c = config.network
-    if algorithm.pooled:
-        return Network(fat_tree(part.edge_of))
-    inner = Speed(c.link_mbytes_per_s * 1e6, c.latency_s)
-    access = Speed(
-        inner.bytes_per_s if c.access_mbytes_per_s == "auto" else c.access_mbytes_per_s * 1e6,
-        inner.latency_s if c.access_latency_s == "auto" else c.access_latency_s,
-    )
-    k = None if c.k == "auto" else c.k
-    files = c.file, c.latency_file, c.access_file
-    shape = Shape(c.topology, access, inner, c.degree, k, c.alpha, c.beta, *files)
-    return Network(
-        make_topology(shape, part.edge_of, part.names, _rng(config, TOPOLOGY_STREAM)),
-        part.edge_of,
-        c.routing,
-        config.seed,
-        make_clock(c.clock, c.tcp, c.time_limit_s),
-        combine=c.combine == "all" or (c.combine == "searched" and algorithm.searched),
-        reference=c.procedure == "reference",
-    )
-
-
-def node_speeds(
-    config: Config, part: Partition, algorithm: Algorithm, names: tuple[str, ...]
-) -> Floats:
-    """Return the operations per second of every node [n]; a pooled node has the mean speed."""
-    c, n = config.compute, len(part.indices)
-    if algorithm.pooled:
-        return np.full(1, c.gflops * 1e9)
-    if c.speeds == "file":
-        from coterie.topology.matrix import read_column
-
-        return read_column(Path(c.file), names[:n] or part.names, n, "gflops") * 1e9
-    return draw_speeds(c.speeds, n, c.gflops * 1e9, c.spread, _rng(config, SPEED_STREAM))
-
-
 def prepare(config: Config, dataset: Dataset | None = None) -> Prepared:
     """Build everything a run needs; whatever cannot work fails here, before anything is written."""
     import torch
@@ -149,9 +55,7 @@ def prepare(config: Config, dataset: Dataset | None = None) -> Prepared:
     torch.set_num_threads(config.train.threads)
     dataset = dataset or load_dataset(config)
     algorithm = find_algorithm(config.algorithm.name)
-    search = Search(
-        config.algorithm.grouping, config.algorithm.alpha_iid, config.algorithm.alpha_comm
-    )
+    search = make_search(config)
     planner = algorithm.planner(search)
     divided = divide(config, dataset, pooled=algorithm.pooled)
     dataset, split, part = divided.dataset, divided.split, divided.partition
@@ -167,9 +71,9 @@ def prepare(config: Config, dataset: Dataset | None = None) -> Prepared:
     steps = _local_steps(config)
     worked = steps.examples_per_step(part.sizes)
     model_bytes = n_bytes(model)
-    shows_gradients = algorithm.iid and search.uses_gradients
-    charged = shows_gradients and config.algorithm.charge_grouping
     network = make_network(config, part, algorithm)
+    counts = class_counts(part, y, dataset.n_classes)
+    names = part.names or network.topology.names[: len(part.indices)]
     problem = Problem(
         engine=Sequential(
             model,
@@ -195,13 +99,12 @@ def prepare(config: Config, dataset: Dataset | None = None) -> Prepared:
         epochs_per_step=float(worked.sum() / part.sizes.sum()),
         seed=config.seed,
         searched=algorithm.searched,
-        shows_gradients=shows_gradients,
-        charged_bytes=4 * n_parameters(model) if charged else 0,
+        plans_with=quick_network(config, network),
+        view=make_view(config, algorithm.needs(search), counts, n_parameters(model), names),
+        regroup=Regroup(config.algorithm.regroup_every, config.algorithm.regroup_drift),
         eval_every=config.train.eval_every,
     )
     _check_clock(problem)
-    counts = class_counts(part, y, dataset.n_classes)
-    names = part.names or network.topology.names[: len(part.indices)]
     return Prepared(config, problem, counts, names, part.edge_names, n_parameters(model), flops)
 
 
@@ -315,7 +218,3 @@ def _check_device(device: str) -> None:
     }
     if not there[device]:
         raise ConfigError(f"train.device {device!r} is not on this machine; use 'cpu'")
-
-
-def _rng(config: Config, stream: int) -> np.random.Generator:
-    return np.random.default_rng([config.seed, 0, stream])

@@ -8,11 +8,12 @@ from time import process_time
 import numpy as np
 
 from coterie.algorithms import find_algorithm
+from coterie.build import load_dataset
 from coterie.config import flat
 from coterie.data import Dataset
 from coterie.data.dataset import Progress
 from coterie.errors import ConfigError
-from coterie.experiment import load_dataset, prepare
+from coterie.experiment import prepare
 from coterie.grouping import Grouping
 from coterie.network import REFERENCE_BYTES, Network, Timed, Transfer, make_clock
 from coterie.network.routes import route
@@ -253,7 +254,9 @@ def _form(c: AlgorithmConfig) -> AlgorithmConfig:
     tau2 = min(algorithm.schedule(c.tau1, c.tau2).tau2, 2)
     if not algorithm.searched:
         return AlgorithmConfig(c.name, tau2=tau2)
-    return replace(c, tau1=1, tau2=tau2, charge_grouping=True)
+    if c.grouping in ("paper", "reference", "random"):
+        return replace(c, tau1=1, tau2=tau2, charge_grouping=True)
+    return replace(c, tau1=1, charge_grouping=True)  # how often groups average counts in the search
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,7 +268,7 @@ class _Plan:
 
 
 def _plan(label: str, config: Config, dataset: Dataset) -> _Plan:
-    """Find an algorithm's groups; they do not depend on the clock, so the fast one will do."""
+    """Find an algorithm's groups; they are planned by the flow clock, whichever times the run."""
     fast = replace(config, network=replace(config.network, clock="flow"))
     problem = prepare(fast, dataset).problem
     groups = {f"{label} group": groups_of(problem)} if problem.schedule.tau2 > 1 else {}

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -11,9 +11,10 @@ from coterie.clock import Clock
 from coterie.costs import Floats, Ints, divergence
 from coterie.engine import Engine, Gradients, Models
 from coterie.errors import DivergenceError
-from coterie.grouping import Evidence, Grouping, Planner, check_grouping
+from coterie.grouping import Delays, Evidence, Grouping, Planner, check_grouping
 from coterie.grouping.baselines import single
 from coterie.network import Network, Transfer
+from coterie.planning import Planned, Regroup, View
 from coterie.schedule import Event, Schedule
 
 # Streams of the seed are (seed, 0, number); a node's batches at step t >= 1 are (seed, t, node).
@@ -37,14 +38,16 @@ class Problem:
     epochs_per_step: float
     seed: int
     searched: bool = False  # plan at the first global mean, on the gradients there
-    shows_gradients: bool = True  # whether the planner sees them
-    charged_bytes: int = 0  # what each node uploads for the planner
+    plans_with: Network | None = None  # a quicker clock to plan by, where the network's is slow
+    view: View = field(default_factory=View)  # what the planner sees, and what that costs
+    regroup: Regroup = field(default_factory=Regroup)
     eval_every: int = 1  # measure every so many global means
 
     @cached_property
     def everyone(self) -> "Averaging":
         """The global aggregation: all nodes, with the global server in their middle."""
-        return _averaging(self, single(_evidence(self, None), np.random.default_rng(0)))
+        bare = Evidence(1, self.p, self.edge_of, self.network.topology)
+        return _averaging(self, single(bare, np.random.default_rng(0)))
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,7 @@ class State:
     groups: Averaging | None  # None until planned
     clock: Clock
     row: Row
+    planned: Planned | None = None
 
 
 def rounds(problem: Problem, state: State | None = None) -> Iterator[State]:
@@ -95,14 +99,38 @@ def rounds(problem: Problem, state: State | None = None) -> Iterator[State]:
         who = s.groups if s.groups and event is Event.GROUP else everyone
         models = problem.engine.advance(s.models, s.t, t, who.grouping.z)  # lines 4-12
         clock = s.clock.after(event, (t - s.t) * problem.step_s, who.transfer)
-        groups, found = s.groups, None
-        if event is Event.GLOBAL and groups is None:  # lines 13-15
+        groups, planned, found = s.groups, s.planned, None
+        if event is Event.GLOBAL and _looks(problem, planned, t):  # lines 13-15
             found = _gradients(problem, models, t)
-            groups = _plan(problem, found.gram if problem.shows_gradients else None)
-            clock = clock.after("grouping", 0.0, _evidence_upload(problem, everyone.grouping))
+            upload = _evidence_upload(problem, everyone.grouping)
+            clock = clock.after("grouping", 0.0, upload)
+            if groups is None or _drifted(problem, groups, planned, found, t):
+                groups = _plan(problem, found, t if groups else 0)
+                planned = Planned(t, divergence(found.gram, problem.p, groups.grouping.z).Delta)
         row = _row(problem, t, event, models, groups, clock, found)
-        s = State(t, models, groups, clock, row)
+        s = State(t, models, groups, clock, row, planned)
         yield s
+
+
+def _looks(problem: Problem, planned: Planned | None, t: int) -> bool:
+    """Whether nodes show their data at the global mean t: before the first plan, or another."""
+    if not problem.searched or planned is None:
+        return problem.searched
+    return t < problem.steps and problem.regroup.looks(_rounds_since(problem, planned, t))
+
+
+def _drifted(
+    problem: Problem, groups: Averaging, planned: Planned | None, found: Gradients, t: int
+) -> bool:
+    if planned is None:
+        return True
+    ago = _rounds_since(problem, planned, t)
+    return problem.regroup.now(ago, planned, found, problem.p, groups.grouping.z)
+
+
+def _rounds_since(problem: Problem, planned: Planned, t: int) -> int:
+    """Global means since a plan; the first plan is made inside a round, which counts."""
+    return -(-(t - planned.t) // (problem.schedule.tau1 * problem.schedule.tau2))
 
 
 def _start(problem: Problem) -> State:
@@ -113,11 +141,35 @@ def _start(problem: Problem) -> State:
     return State(0, models, groups, Clock(), row)
 
 
-def _plan(problem: Problem, gram: Floats | None) -> Averaging:
-    rng = np.random.default_rng([problem.seed, 0, PLAN_STREAM])
-    grouping = problem.planner(_evidence(problem, gram), rng)
-    places = problem.network.topology.place_vertices
-    return _averaging(problem, check_grouping(grouping, len(problem.p), places))
+def _plan(problem: Problem, found: Gradients | None, t: int = 0) -> Averaging:
+    """Ask the planner; its random choices depend on the seed, and later also on when it is."""
+    evidence = _evidence(problem, found, t)
+    rng = np.random.default_rng([problem.seed, 0, PLAN_STREAM, *([t] if t else [])])
+    grouping = check_grouping(problem.planner(evidence, rng), len(problem.p), evidence.places)
+    return _averaging(problem, grouping)
+
+
+def first_evidence(problem: Problem) -> Evidence:
+    """Return what the planner sees at the first global mean, after one step."""
+    everyone = problem.everyone.grouping
+    models = problem.engine.advance(problem.engine.initial(), 0, 1, everyone.z)
+    return _evidence(problem, _gradients(problem, models, 1), 0)
+
+
+def _evidence(problem: Problem, found: Gradients | None, t: int) -> Evidence:
+    whole, quick = problem.everyone, problem.plans_with
+    if quick is not None:
+        whole = _averaging(replace(problem, network=quick), whole.grouping)
+    delays = Delays(
+        quick or problem.network,
+        problem.model_bytes,
+        problem.schedule.tau2,
+        whole.transfer.seconds,
+    )
+    num_groups = min(problem.num_groups, len(problem.p))
+    topology = problem.network.topology
+    bare = Evidence(num_groups, problem.p, problem.edge_of, topology, delays=delays)
+    return problem.view.of(bare, found, problem.seed, t)
 
 
 def _averaging(problem: Problem, grouping: Grouping) -> Averaging:
@@ -125,23 +177,18 @@ def _averaging(problem: Problem, grouping: Grouping) -> Averaging:
     return Averaging(grouping, problem.network.aggregation(z, servers, problem.model_bytes))
 
 
-def _evidence(problem: Problem, gram: Floats | None) -> Evidence:
-    num_groups = min(problem.num_groups, len(problem.p))
-    return Evidence(num_groups, problem.p, problem.edge_of, problem.network.topology, gram)
-
-
 def _evidence_upload(problem: Problem, everyone: Grouping) -> Transfer:
-    if not problem.charged_bytes:
+    if not problem.view.charged_bytes:
         return Transfer(0.0, {})
     each = replace(
         problem.network, combine=False
     )  # a mean would not do: the planner compares nodes
-    return each.upload(everyone.z, everyone.servers, problem.charged_bytes)
+    return each.upload(everyone.z, everyone.servers, problem.view.charged_bytes)
 
 
 def _gradients(problem: Problem, models: Models, t: int) -> Gradients:
     """Losses and gradients at the global model, which must be numbers to plan or measure with."""
-    found = problem.engine.gradients(models.w[0])
+    found = problem.engine.gradients(models.w[0], problem.view.sketch)
     bad = found.losses[~np.isfinite(found.losses)]
     if len(bad) or not np.isfinite(found.gram).all():
         _diverged(f"loss is {bad[0]}" if len(bad) else "gradient is not finite", t)

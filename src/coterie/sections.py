@@ -154,15 +154,43 @@ class AlgorithmConfig:
     )
     num_groups: int = setting(5, "groups (K)", at_least=1, also=("group_num", "K"))
     grouping: str = setting(
-        "reference",
+        "coterie",
         "search, or 'my_pkg.groups:plan'",
         choices=GROUPINGS,
         paths=True,
         also=("group_method",),
     )
     alpha_iid: float = setting(1.0, "weight of the divergence cost", at_least=0)
-    alpha_comm: float = setting(1.0, "weight of the hop cost", at_least=0)
-    charge_grouping: bool = setting(True, "charge the gradients' upload to the clock")
+    alpha_comm: float = setting(1.0, "weight of the transfer cost", at_least=0)
+    evidence: Literal["gradients", "sketch", "labels"] = setting(
+        "gradients", "what nodes show a search that compares their data"
+    )
+    sketch_size: int = setting(256, "sketch: numbers that each node uploads", at_least=1)
+    privacy_epsilon: float = setting(
+        0.0, "sketch: epsilon of each node's differential privacy; 0: no noise", at_least=0
+    )
+    privacy_delta: float = setting(1e-5, "sketch: delta of it", above=0, at_most=0.5)
+    privacy_clip: float = setting(1.0, "sketch: longest sketch before noise", above=0)
+    charge_grouping: bool = setting(True, "charge what nodes show the search to the clock")
+    min_group_size: int = setting(1, "least nodes of a group", at_least=1)
+    max_group_size: int | Literal["auto"] = setting("auto", "most nodes of a group", at_least=1)
+    max_hops: int | Literal["auto"] = setting(
+        "auto", "farthest a node may be from its group's server", at_least=0
+    )
+    capacity_file: str = setting(
+        "", "a CSV with the columns node and capacity: the most members each can serve"
+    )
+    regroup_every: int = setting(0, "global means between plans; 0: plan once", at_least=0)
+    regroup_drift: float = setting(
+        0.0, "plan again when Delta has grown by this part; 0: never", at_least=0
+    )
+    shakes: int | Literal["auto"] = setting(
+        "auto", "coterie: searches from a shaken start; auto: 500 over the nodes", at_least=0
+    )
+    budget_s: float = setting(
+        0.0, "coterie: seconds to search instead; its answer then depends on speed", at_least=0
+    )
+    anneal: bool = setting(False, "coterie: take worse groups on the way now and then")
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from coterie.algorithms import ALGORITHMS
+from coterie.build import divide, load_dataset
 from coterie.data import Dataset
 from coterie.data.dataset import Progress
-from coterie.experiment import divide, load_dataset, prepare
+from coterie.experiment import prepare
 from coterie.grouping import Grouping
 from coterie.partition.measure import class_counts, emd, pooled
 from coterie.partition.values import Floats, Ints

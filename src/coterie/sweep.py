@@ -15,9 +15,10 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
+from coterie.build import load_dataset
 from coterie.config import flat
 from coterie.errors import CoterieError
-from coterie.experiment import execute, load_dataset
+from coterie.experiment import execute
 from coterie.record import ROWS
 from coterie.run import State
 from coterie.sections import Config

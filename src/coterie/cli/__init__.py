@@ -1,4 +1,4 @@
-"""The command line: `coterie demo`, `run`, `compare`, `report`, `data`, `network` and `list`."""
+"""The command line: `demo`, `run`, `compare`, `report`, `data`, `network`, `plan` and `list`."""
 
 import json
 import os
@@ -15,6 +15,7 @@ from coterie.cli.commands import Commands, loading, print_table, set_option
 from coterie.cli.data import data_commands
 from coterie.cli.experiments import experiment_path, experiments
 from coterie.cli.network import network
+from coterie.cli.plan import plan
 from coterie.errors import CoterieError, did_you_mean
 
 if TYPE_CHECKING:
@@ -35,12 +36,14 @@ def main() -> None:
       coterie compare runs/                 the table of any runs
       coterie data show my.toml             who holds what, before anything is trained
       coterie network my.toml               what a mean costs: delays, full links, late flows
+      coterie plan my.toml                  who should train with whom, by every method
       coterie list                          algorithms, datasets, models, topologies, settings
     """
 
 
 main.add_command(data_commands)
 main.add_command(network)
+main.add_command(plan)
 
 
 @main.command()
@@ -154,8 +157,8 @@ def _run_file(
     file: str, overrides: tuple[str, ...], out: Path | None, jobs: int | None
 ) -> tuple[Path, list[Path]]:
     """Run every config of an experiment file; return the folder they went to, and each one's."""
+    from coterie.build import load_dataset
     from coterie.config import load_experiment
-    from coterie.experiment import load_dataset
     from coterie.record import ROWS
     from coterie.sweep import free_folder, plan_jobs, run_jobs
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from coterie.sketch import Sketch
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -67,10 +69,16 @@ class LocalSteps:
 
 @dataclass(frozen=True, eq=False)
 class Gradients:
-    """Full-data losses F_i(w) [n], and the Gram matrix [n, n] of the centred gradients."""
+    """Full-data losses F_i(w) [n], and the Gram matrix [n, n] of the centred gradients.
+
+    Besides, the cosines [n, n] between gradients of the last layer, and a sketch [n, r] of all
+    gradients where one was asked for.
+    """
 
     losses: Floats
     gram: Floats
+    last_layer: Floats
+    sketches: Floats | None = None
 
 
 @dataclass(frozen=True)
@@ -90,7 +98,7 @@ class Engine(Protocol):
     def advance(self, models: Models, start: int, stop: int, z: Ints) -> Models:
         """Take local steps start+1 .. stop on every node, then average by z, weighted by data."""
 
-    def gradients(self, w: "Tensor") -> Gradients:
+    def gradients(self, w: "Tensor", sketch: Sketch | None = None) -> Gradients:
         """Compute every node's full-data loss and gradient at w."""
 
     def evaluate(self, w: "Tensor", part: Literal["val", "test"]) -> Score:

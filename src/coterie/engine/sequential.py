@@ -13,6 +13,7 @@ from torch.nn.functional import cross_entropy
 from coterie.engine import Floats, Gradients, Ints, LocalSteps, Models, Score
 from coterie.errors import DivergenceError, TrainingError
 from coterie.models.size import state_tensors
+from coterie.sketch import Sketch
 
 CHUNK_VALUES = 2048 * 784  # input values in one forward pass where gradients or scores are summed
 FLOAT_BYTES = 2 << 30  # pixels that would take more than this as floats are kept as bytes
@@ -44,6 +45,7 @@ class Sequential:
         self._p: Floats = sizes / sizes.sum()
         self._flat, self._trained = _flatten(self._model)
         self._d_trained = sum(w.numel() for w in self._trained)
+        self._d_last = _last_layer(self._trained)
         self._counters = [(b, b.clone()) for b in model.buffers() if not b.is_floating_point()]
         self._w0 = self._flat.clone()
 
@@ -66,7 +68,7 @@ class Sequential:
                 means[k].add_(self._flat.cpu().double(), alpha=float(self._p[i] / mass[k]))
         return Models(means.float().to(self._device), z)
 
-    def gradients(self, w: Tensor) -> Gradients:
+    def gradients(self, w: Tensor, sketch: Sketch | None = None) -> Gradients:
         """Compute every node's full-data loss and gradient at w.
 
         In evaluation mode, so that they are functions of w alone: no dropout, and batch norm with
@@ -79,7 +81,9 @@ class Sequential:
         self._model.eval()
         for i, (x, y) in enumerate(self._nodes):
             losses[i], grads[i] = self._full_gradient(x, y)
-        return Gradients(losses, centred_gram(grads, self._p))
+        sketches = sketch.apply(grads.cpu().numpy()) if sketch else None
+        last = grads[:, -self._d_last :]
+        return Gradients(losses, centred_gram(grads, self._p), cosines(last), sketches)
 
     @torch.inference_mode()
     def evaluate(self, w: Tensor, part: Literal["val", "test"]) -> Score:
@@ -186,6 +190,23 @@ def centred_gram(grads: Tensor, p: Floats) -> Floats:
         centred = piece - weights @ piece
         gram += (centred @ centred.T).cpu().numpy()
     return gram
+
+
+def cosines(rows: Tensor) -> Floats:
+    """Cosines between rows [n, n]; a row of zeros is at right angles to all.
+
+    >>> cosines(torch.tensor([[1.0, 0.0], [2.0, 0.0], [0.0, 0.0]])).tolist()
+    [[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]
+    """
+    unit = torch.nn.functional.normalize(rows.double(), dim=1)
+    found: Floats = (unit @ unit.T).cpu().numpy()
+    return found
+
+
+def _last_layer(trained: list[nn.Parameter]) -> int:
+    """Count the entries of the last weights, and of the bias behind them if there is one."""
+    tail = 2 if len(trained) > 1 and trained[-1].ndim == 1 else 1
+    return sum(w.numel() for w in trained[-tail:])
 
 
 def _flatten(model: nn.Module) -> tuple[Tensor, list[nn.Parameter]]:

@@ -11,9 +11,10 @@ import numpy as np
 
 from coterie.costs import Ints
 from coterie.errors import GroupingError
-from coterie.grouping.evidence import Delays, Evidence, Limits
+from coterie.grouping.evidence import NO_LIMITS, Delays, Evidence, Limits
 
 __all__ = [
+    "NO_LIMITS",
     "Delays",
     "Evidence",
     "Grouping",

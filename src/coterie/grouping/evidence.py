@@ -48,6 +48,9 @@ class Limits:
     capacity: Ints | None = None
 
 
+NO_LIMITS = Limits()
+
+
 @dataclass(frozen=True, eq=False)
 class Evidence:
     """All a planner may see of n nodes, and how many groups it should make.
@@ -67,7 +70,7 @@ class Evidence:
     label_counts: Ints | None = None
     last_layer: Floats | None = None
     delays: Delays | None = None
-    limits: Limits = Limits()
+    limits: Limits = NO_LIMITS
 
     def __post_init__(self) -> None:
         """Refuse what no planner could use."""

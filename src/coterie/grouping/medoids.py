@@ -12,6 +12,7 @@ Both visit the nodes in random order, starting from groups of one medoid each, a
 adding node i to group k changes q' G q by 2 p_i (G q)_i + p_i^2 G_ii.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -35,10 +36,15 @@ class Weights:
         return self.iid * iid + self.comm * comm
 
 
+Kind = Literal["paper", "reference"]
+Assign = Callable[[Kind, Evidence, Ints, Weights, Ints, np.random.Generator], Ints]
+
+
 def node_grouping(
-    kind: Literal["paper", "reference"], alpha_iid: float, alpha_comm: float
+    kind: Kind, alpha_iid: float, alpha_comm: float, assigned: Assign | None = None
 ) -> Planner:
     """Return NODE_GROUPING as a planner; FedAvg-I has alpha_comm = 0, FedAvg-C alpha_iid = 0."""
+    by = assigned or assign
 
     def plan(e: Evidence, rng: np.random.Generator) -> Grouping:
         n, K = len(e.p), e.num_groups
@@ -46,13 +52,13 @@ def node_grouping(
         order = rng.permutation(n)
         C = _first_costs(e, medoids, order) if kind == "paper" else _mean_costs(e, rng)
         weights = _normalised(alpha_iid, alpha_comm, *C)
-        z = _assign(kind, e, medoids, weights, order, rng)
+        z = by(kind, e, medoids, weights, order, rng)
         trace = [assignment_cost(kind, e, z, medoids, weights)]
         C_U = [_first(cost[np.argsort(z, kind="stable")]) for cost in _update_costs(e, z)]
         update_weights = _normalised(alpha_iid, alpha_comm, *C_U)
         while True:  # until the last Cost_A is steady
             new_medoids = _update(e, z, update_weights)
-            new_z = _assign(kind, e, new_medoids, weights, rng.permutation(n), rng)
+            new_z = by(kind, e, new_medoids, weights, rng.permutation(n), rng)
             cost = assignment_cost(kind, e, new_z, new_medoids, weights)
             if cost >= trace[-1]:
                 return with_servers(z, e, tuple(trace))
@@ -62,9 +68,7 @@ def node_grouping(
     return plan
 
 
-def assignment_cost(
-    kind: Literal["paper", "reference"], e: Evidence, z: Ints, medoids: Ints, weights: Weights
-) -> float:
+def assignment_cost(kind: Kind, e: Evidence, z: Ints, medoids: Ints, weights: Weights) -> float:
     """Cost of a whole assignment: what the search must lower to go on.
 
     paper: the mean of Cost_A(i, z_i) over the nodes; reference: total Delta and total hops.
@@ -76,8 +80,8 @@ def assignment_cost(
     return float(weights(np.array(total), np.array(hops.sum())))
 
 
-def _assign(
-    kind: Literal["paper", "reference"],
+def assign(
+    kind: Kind,
     e: Evidence,
     medoids: Ints,
     weights: Weights,
@@ -101,7 +105,7 @@ def _assign(
         else:
             # growth of the total Delta over what is assigned so far
             iid = (np.sqrt(grown) - np.sqrt(square)) / (mass.sum() + p_i)
-        k = _argmin(weights(iid, e.hops[i, medoids].astype(np.float64)), rng)
+        k = least(weights(iid, e.hops[i, medoids].astype(np.float64)), rng)
         z[i] = k
         mass[k] += p_i
         towards[k] += p_i * e.inner[i]
@@ -109,7 +113,7 @@ def _assign(
     return z
 
 
-def _argmin(cost: Floats, rng: np.random.Generator) -> int:
+def least(cost: Floats, rng: np.random.Generator) -> int:
     """Least cost, ties at random: the first of equals would depend on how groups are numbered."""
     best = np.flatnonzero(cost <= cost.min())
     return int(best[0] if len(best) == 1 else rng.choice(best))

@@ -8,6 +8,8 @@ from scipy.sparse import csr_array
 
 from coterie.network.values import Floats, Ints
 
+DENSE = 100_000  # flows times links, up to which a full table is quicker than a sparse one
+
 
 @dataclass(frozen=True, eq=False)
 class Contention:
@@ -53,6 +55,19 @@ class Contention:
         return rate
 
 
+def _pairs(flow: Ints, link: Ints, F: int, L: int) -> tuple[Ints, Ints, Floats]:
+    """Links that some flow crosses both of, and how many flows do."""
+    if F * L <= DENSE:  # SciPy takes a millisecond just to get going
+        crossing = np.zeros((F, L), dtype=np.float32)
+        crossing[flow, link] = 1
+        both = crossing.T @ crossing
+        a, b = both.nonzero()
+        return a, b, both[a, b].astype(np.float64)
+    sparse = csr_array((np.ones(len(link)), (flow, link)), shape=(F, L))
+    pairs = (sparse.T @ sparse).tocoo()
+    return pairs.row.astype(np.int64), pairs.col.astype(np.int64), pairs.data
+
+
 def contention(links: Ints, first: Ints, bytes_per_s: Floats) -> Contention:
     """Keep of the links of all paths only those that can ever bind.
 
@@ -65,10 +80,8 @@ def contention(links: Ints, first: Ints, bytes_per_s: Floats) -> Contention:
     used, link = np.unique(links, return_inverse=True)
     speed = bytes_per_s[used]
     crossed = np.bincount(link, minlength=len(used))
-    crossing = csr_array((np.ones(len(link)), (flow, link)), shape=(F, len(used)))
-    both = (crossing.T @ crossing).tocoo()
-    a, b = both.row, both.col
-    inside = (a != b) & (both.data == crossed[a])  # all flows of a cross b too
+    a, b, shared = _pairs(flow, link, F, len(used))
+    inside = (a != b) & (shared == crossed[a])  # all flows of a cross b too
     equal = (speed[b] == speed[a]) & ((crossed[b] > crossed[a]) | (b > a))
     kept = crossed > 1
     kept[a[inside & ((speed[b] < speed[a]) | equal)]] = False

@@ -16,7 +16,7 @@ from coterie.topology.values import Floats, Ints, Speed, Topology
 BYTES_PER_MBYTE = 1e6
 SPEEDS = ("mbytes_per_s", "up_mbytes_per_s", "down_mbytes_per_s")
 LATENCIES = ("latency_s", "latency_ms")
-NODE_COLUMNS = ("node", *SPEEDS, *LATENCIES, "gflops")
+NODE_COLUMNS = ("node", *SPEEDS, *LATENCIES, "gflops", "capacity")
 Cells = Mapping[str, str]
 Rows = list[tuple[str, Cells]]  # "net.csv: line 4", and the cells by column
 

@@ -1,0 +1,165 @@
+"""From a config to the parts of a run: data, nodes, network, speeds, search."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from coterie import data as datasets
+from coterie.algorithms import Algorithm, Needs, Search
+from coterie.clock import draw_speeds
+from coterie.costs import Ints
+from coterie.data import Dataset, Split
+from coterie.data.dataset import Progress
+from coterie.grouping import Limits
+from coterie.grouping.planner import Effort
+from coterie.network import Network, make_clock
+from coterie.partition import Examples, Partition, Rule, Spread, make_partition
+from coterie.planning import View
+from coterie.sections import Config
+from coterie.sketch import Privacy, Sketch
+from coterie.topology import Floats, Shape, Speed, fat_tree, make_topology
+
+# Streams of the seed, see run.py; the planner's is 1, a sketch's 7, its noise's 8.
+SPLIT_STREAM, PARTITION_STREAM, TOPOLOGY_STREAM, SAMPLE_STREAM, SPEED_STREAM = 2, 3, 4, 5, 6
+
+
+@dataclass(frozen=True, eq=False)
+class Divided:
+    """The examples of a config in their three parts, and the training part on its nodes."""
+
+    dataset: Dataset
+    split: Split
+    partition: Partition
+
+    @property
+    def train_y(self) -> Ints:
+        """Labels of the training examples, which the partition numbers from 0."""
+        return self.dataset.y[self.split.train]
+
+
+def load_dataset(config: Config, progress: Progress = lambda what, done, of: None) -> Dataset:
+    """Load the dataset that a config names."""
+    path = Path(config.data.path) if config.data.path else None
+    return datasets.load(config.data.name, path, progress)
+
+
+def divide(config: Config, dataset: Dataset, *, pooled: bool = False) -> Divided:
+    """Take the sample, split it 3:1:1, and deal the training part to nodes, or pool it on one."""
+    total = len(dataset.y)
+    chosen = datasets.sample(dataset, config.data.sample, _rng(config, SAMPLE_STREAM))
+    if len(chosen) < total:
+        dataset = dataset.take(chosen)
+    split = datasets.split(dataset.y, _rng(config, SPLIT_STREAM))
+    y = dataset.y[split.train]
+    if pooled:
+        whole = Partition((np.arange(len(y)),), np.zeros(1, dtype=np.int64))
+        return Divided(dataset, split, whole)
+    users = None if dataset.users is None else dataset.users[split.train]
+    examples = Examples(y, users, dataset.user_names, chosen[split.train], total)
+    return Divided(
+        dataset,
+        split,
+        make_partition(_rule(config), examples, _rng(config, PARTITION_STREAM)),
+    )
+
+
+def _rule(config: Config) -> Rule:
+    c = config.partition
+    return Rule(
+        kind=c.kind,
+        num_nodes=None if c.num_nodes == "auto" else c.num_nodes,
+        num_edges=None if c.num_edges == "auto" else c.num_edges,
+        alpha=c.alpha,
+        min_partition_size=c.min_partition_size,
+        shards_per_node=c.shards_per_node,
+        classes_per_node=c.classes_per_node,
+        spread=Spread(c.spread, c.sd),
+        placement=c.placement,
+        file=c.file,
+    )
+
+
+def make_network(config: Config, part: Partition, algorithm: Algorithm) -> Network:
+    """Build the network of a config for the nodes of a partition; a pooled node needs none."""
+    c = config.network
+    if algorithm.pooled:
+        return Network(fat_tree(part.edge_of))
+    inner = Speed(c.link_mbytes_per_s * 1e6, c.latency_s)
+    access = Speed(
+        inner.bytes_per_s if c.access_mbytes_per_s == "auto" else c.access_mbytes_per_s * 1e6,
+        inner.latency_s if c.access_latency_s == "auto" else c.access_latency_s,
+    )
+    k = None if c.k == "auto" else c.k
+    files = c.file, c.latency_file, c.access_file
+    shape = Shape(c.topology, access, inner, c.degree, k, c.alpha, c.beta, *files)
+    return Network(
+        make_topology(shape, part.edge_of, part.names, _rng(config, TOPOLOGY_STREAM)),
+        part.edge_of,
+        c.routing,
+        config.seed,
+        make_clock(c.clock, c.tcp, c.time_limit_s),
+        combine=c.combine == "all" or (c.combine == "searched" and algorithm.searched),
+        reference=c.procedure == "reference",
+    )
+
+
+def quick_network(config: Config, network: Network) -> Network | None:
+    """Return a network to plan with where ns-3, which takes seconds a grouping, is the clock."""
+    c = config.network
+    if c.clock == "flow":
+        return None
+    return replace(network, clock=make_clock("flow", c.tcp, c.time_limit_s))
+
+
+def node_speeds(
+    config: Config, part: Partition, algorithm: Algorithm, names: tuple[str, ...]
+) -> Floats:
+    """Return the operations per second of every node [n]; a pooled node has the mean speed."""
+    c, n = config.compute, len(part.indices)
+    if algorithm.pooled:
+        return np.full(1, c.gflops * 1e9)
+    if c.speeds == "file":
+        from coterie.topology.matrix import read_column
+
+        return read_column(Path(c.file), names[:n] or part.names, n, "gflops") * 1e9
+    return draw_speeds(c.speeds, n, c.gflops * 1e9, c.spread, _rng(config, SPEED_STREAM))
+
+
+def make_search(config: Config) -> Search:
+    """Return how a config searches for groups."""
+    c = config.algorithm
+    shakes = None if c.shakes == "auto" else c.shakes
+    effort = Effort(shakes, c.budget_s or None, c.anneal)
+    return Search(c.grouping, c.alpha_iid, c.alpha_comm, effort)
+
+
+def make_view(
+    config: Config, needs: Needs, label_counts: Ints, d: int, names: tuple[str, ...] = ()
+) -> View:
+    """Return what a config shows its planner, and what nodes upload for that, in 32-bit numbers."""
+    c, (n, classes) = config.algorithm, label_counts.shape
+    sketch = privacy = capacity = None
+    if needs == "gradients" and c.evidence == "labels":
+        needs = "labels"
+    if needs == "gradients" and c.evidence == "sketch":
+        sketch = Sketch(c.sketch_size, config.seed)
+        if c.privacy_epsilon:
+            privacy = Privacy(c.privacy_epsilon, c.privacy_delta, c.privacy_clip)
+    if c.capacity_file:
+        from coterie.topology.matrix import read_column
+
+        capacity = read_column(Path(c.capacity_file), names, n, "capacity").astype(np.int64)
+    limits = Limits(
+        c.min_group_size,
+        None if c.max_group_size == "auto" else c.max_group_size,
+        None if c.max_hops == "auto" else c.max_hops,
+        capacity,
+    )
+    shown = {"nothing": 0, "labels": classes, "gradients": sketch.size if sketch else d}[needs]
+    charged = 4 * shown * c.charge_grouping
+    return View(needs, sketch, privacy, label_counts, charged, limits)
+
+
+def _rng(config: Config, stream: int) -> np.random.Generator:
+    return np.random.default_rng([config.seed, 0, stream])
