@@ -25,7 +25,7 @@ SWEEPS = 12  # at most, over the nodes, where there are more
 RANK = 256  # of the vectors that stand for a large Gram matrix
 SHAKES, SHAKES_OF_FEW = 500, 200  # over the nodes: how often a search starts over by default
 SHAKEN = 0.1  # part of the nodes that a shake moves
-WORTH = 0.02  # part of Delta that a sweep must take off, for another to follow
+WORTH = 0.005  # part of the cost that a sweep must take off, for another to follow
 SMALL = 16  # nodes up to which every swap and move is weighed as it is
 CLOCKED, CLOCKED_OF_FEW = 3, 6  # groupings that the network's clock decides between
 

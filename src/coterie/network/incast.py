@@ -5,8 +5,8 @@ other. Beyond that, CoDel drops a packet of a flow whose queue has been standing
 and more of them at shorter intervals. A flow mends that a round trip later, and is no later for it
 unless the drop was among its last packets. Two things make it wait for TCP's time-out:
 
-- the drop is one of its last three packets, so that nothing tells the sender (a chance: counted as
-  having happened where one such flow or more is to be expected);
+- fewer than three packets follow the dropped one, so that nothing tells the sender (a chance:
+  counted as having happened where it is more likely than not for some flow of all);
 - it shares its link with so many (incast) that the packet it sends again is dropped as well.
 
 Which flows that hits is a matter of chance: the last of a link stand for them here.
@@ -28,7 +28,7 @@ FEW_UNDER_WAY = 13  # packets of a flow; with fewer, repairs are lost too
 FEW_THROUGH = 50  # packets of a flow in CoDel's interval; likewise
 HARDLY_ANY = 4  # packets under way: time-outs all along
 STALLED = 0.05  # part of the flows of a link that wait for a time-out
-EXPECTED = 0.69  # flows that lose their end, to count as having happened
+EXPECTED = 0.69  # flows that lose their end, for one to be more likely than none
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 
 from coterie.network.values import Floats, Ints
 
-DENSE = 100_000  # flows times links, up to which a full table is quicker than a sparse one
+FEW = 1_000_000  # pairs of links, up to which a full table is quicker than a sparse one
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,17 +55,21 @@ class Contention:
         return rate
 
 
-def _pairs(flow: Ints, link: Ints, F: int, L: int) -> tuple[Ints, Ints, Floats]:
+def _pairs(flow: Ints, link: Ints, F: int, L: int) -> tuple[Ints, Ints, Ints]:
     """Links that some flow crosses both of, and how many flows do."""
-    if F * L <= DENSE:  # SciPy takes a millisecond just to get going
-        crossing = np.zeros((F, L), dtype=np.float32)
-        crossing[flow, link] = 1
-        both = crossing.T @ crossing
-        a, b = both.nonzero()
-        return a, b, both[a, b].astype(np.float64)
-    sparse = csr_array((np.ones(len(link)), (flow, link)), shape=(F, L))
-    pairs = (sparse.T @ sparse).tocoo()
-    return pairs.row.astype(np.int64), pairs.col.astype(np.int64), pairs.data
+    if L * L > FEW:
+        sparse = csr_array((np.ones(len(link)), (flow, link)), shape=(F, L))
+        both = (sparse.T @ sparse).tocoo()
+        return both.row.astype(np.int64), both.col.astype(np.int64), both.data.astype(np.int64)
+    hops = np.bincount(flow, minlength=F)  # SciPy takes a millisecond just to get going
+    first = np.cumsum(hops) - hops
+    times = np.repeat(hops, hops)  # each link of a path is paired with all of them
+    a = np.repeat(link, times)
+    step = np.arange(len(a)) - np.repeat(np.cumsum(times) - times, times)
+    b = link[np.repeat(np.repeat(first, hops), times) + step]
+    crossed = np.bincount(a * L + b, minlength=L * L)
+    codes = np.flatnonzero(crossed)
+    return codes // L, codes % L, crossed[codes]
 
 
 def contention(links: Ints, first: Ints, bytes_per_s: Floats) -> Contention:
