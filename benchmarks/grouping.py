@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from coterie.algorithms import METHODS, Search
 from coterie.config import make_config
 from coterie.data import Dataset, load
-from coterie.errors import CoterieError
+from coterie.errors import CoterieError, GroupingError
 from coterie.experiment import prepare
 from coterie.grouping import Delays, Evidence, Grouping, plain
 from coterie.grouping.labels import label_ilp
@@ -109,7 +109,10 @@ def _mean_cost(method: str, every: list[Evidence], K: int, seeds: Sequence[int])
     costs = []
     for seed, five in zip(seeds, every, strict=True):
         e = replace(five, num_groups=K)
-        costs.append(price(Objective(e), answer(method, e, seed)).cost)
+        try:
+            costs.append(price(Objective(e), answer(method, e, seed)).cost)
+        except GroupingError:  # label-ilp, out of time
+            costs.append(np.inf)
     return float(np.mean(costs))
 
 
