@@ -13,7 +13,7 @@ from coterie.grouping.objective import Objective, price
 from coterie.grouping.planner import Effort, coterie, search
 from coterie.grouping.search import ByGram, ByVectors, Field, deal, descend, exchange
 from coterie.network import Network
-from coterie.topology import Speed, edge_cloud, fat_tree
+from coterie.topology import Speed, edge_cloud, fat_tree, jellyfish
 from problems import random_evidence
 
 
@@ -190,6 +190,30 @@ def test_servers_take_no_more_than_they_can() -> None:
     assert all(size <= capacity[s] for size, s in zip(found.sizes, found.servers, strict=True))
 
 
+def test_limits_hold_among_many_nodes_too() -> None:
+    rng = np.random.default_rng(0)
+    edges = np.arange(400) // 40
+    X = rng.normal(size=(400, 8))
+    X -= X.mean(axis=0)
+    top = jellyfish(edges, 2, rng)
+    e = Evidence(5, np.full(400, 1 / 400), edges, top, sketch=X, limits=Limits(max_hops=5))
+    found = plan(e)
+    assert top.hops[np.arange(400), found.servers[found.z]].max() <= 5
+    free = plan(replace(e, limits=Limits()))
+    assert top.hops[np.arange(400), free.servers[free.z]].max() > 5
+
+
+def test_places_serve_within_limits() -> None:
+    edges = np.repeat(np.arange(5), 4)
+    base = random_evidence(20, 5, 0)
+    top = edge_cloud(edges, Speed(), Speed())
+    e = Evidence(5, base.p, edges, top, base.gram)
+    near = plan(replace(e, limits=Limits(max_hops=1)))
+    assert (e.between(np.unique(near.servers), np.arange(20)).min(axis=0) == 1).all()
+    some = plan(replace(e, num_groups=3, limits=Limits(max_hops=2)))
+    assert len(some.sizes) == 3
+
+
 def test_nobody_is_farther_from_its_server_than_allowed() -> None:
     e = random_evidence(24, 4, 3, edges=4)
     found = plan(replace(e, limits=Limits(max_hops=4)), 0)
@@ -205,7 +229,7 @@ def test_nobody_is_farther_from_its_server_than_allowed() -> None:
         (Limits(max_hops=1), "node 1 has no server within 1 hops"),
         (Limits(capacity=np.ones(20, dtype=np.int64)), "take 4 of 20 nodes"),
         (Limits(capacity=np.ones(3, dtype=np.int64)), "a number for each of 20 nodes"),
-        (Limits(5, 5, 4), "no 4 groups keep to the limits"),
+        (Limits(5, 5, 4), "no 4 groups were found within the limits"),
     ],
 )
 def test_limits_that_cannot_be_kept_are_named(limits: Limits, says: str) -> None:
@@ -230,7 +254,8 @@ def _evidence(**changes: object) -> Evidence:
         ({"gram": np.eye(5)}, "a row for each of 6 nodes"),
         ({"gram": np.arange(36.0).reshape(6, 6)}, r"symmetric, but \[0, 5\] is 5"),
         ({"gram": np.diag([1, 1, 1, np.nan, 1, 1])}, "the gradient of node 3 is not finite"),
-        ({"gram": None, "sketch": np.full((6, 2), np.inf)}, "the gradient of node 0 is not finite"),
+        ({"gram": None, "sketch": np.full((6, 2), np.inf)}, "of several nodes is not finite"),
+        ({"gram": None, "sketch": np.diag([0, 0, np.nan, 0, 0, 0])}, "of node 2 is not finite"),
     ],
 )
 def test_evidence_that_cannot_be_is_refused_in_one_line(

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coterie.algorithms import METHODS, Search
+from coterie.algorithms import METHODS
 from coterie.config import make_config
 from coterie.costs import divergence
 from coterie.errors import ConfigError, CoterieError
@@ -50,14 +50,22 @@ def test_groups_are_planned_again_every_so_many_global_means() -> None:
 
 
 def test_groups_are_planned_again_when_delta_has_grown_by_so_much() -> None:
-    problem = searching()
-    found = problem.engine.gradients(problem.engine.initial().w[0])
+    shown = first_evidence(searching())
     z = np.arange(12) % 2
-    Delta = divergence(found.gram, problem.p, z).Delta
+    Delta = divergence(shown.inner, shown.p, z).Delta
     rule = Regroup(drift=0.25)
     assert rule.looks(1)
-    assert rule.now(1, Planned(0, Delta / 1.26), found, problem.p, z)
-    assert not rule.now(1, Planned(0, Delta / 1.24), found, problem.p, z)
+    assert rule.now(1, Planned(0, Delta / 1.26), shown, z)
+    assert not rule.now(1, Planned(0, Delta / 1.24), shown, z)
+
+
+def test_growth_is_judged_by_what_nodes_have_shown() -> None:
+    # Nothing is shown, so nothing can be seen to grow, whatever the gradients do.
+    silent = searching(view=View("nothing"), regroup=Regroup(drift=1e-9))
+    assert [t for t, _ in asked(silent)] == [1]
+    # Noise differs from look to look, so its Delta grows now and then.
+    noisy = View(sketch=Sketch(20, 0), privacy=Privacy(1.0, 1e-5, 1.0))
+    assert len(asked(searching(steps=60, view=noisy, regroup=Regroup(drift=1e-9)))) > 1
 
 
 def test_in_a_run_growth_is_counted_from_the_last_plan() -> None:
@@ -149,7 +157,6 @@ def test_every_method_groups_in_a_run(method: str) -> None:
     last = list(rounds(problem))[-1]
     assert last.groups is not None
     assert len(last.groups.grouping.sizes) == (4 if method == "edge" else 3)
-    assert Search(method).planner() is not None
 
 
 def test_labels_and_sketches_give_nearly_as_good_groups_as_gradients() -> None:
@@ -178,6 +185,13 @@ def test_limits_of_a_config_reach_the_planner(tmp_path: Path) -> None:
     assert last.groups is not None
     assert sorted(last.groups.grouping.servers.tolist()) == [2, 5, 11]
     assert 5 <= min(last.groups.grouping.sizes) <= max(last.groups.grouping.sizes) <= 9
+
+
+def test_an_epsilon_that_would_cover_nothing_is_refused() -> None:
+    for settings in ({}, {"evidence": "labels"}, {"evidence": "sketch", "grouping": "cov"}):
+        with pytest.raises(ConfigError, match="privacy_epsilon covers sketches only"):
+            prepare(make_config(tiny(privacy_epsilon=1.0, **settings)))
+    assert prepare(make_config(tiny(privacy_epsilon=1.0, evidence="sketch"))).problem.view.privacy
 
 
 def test_bad_settings_of_a_search_are_named() -> None:

@@ -201,7 +201,7 @@ def test_a_run_that_fails_at_once_leaves_no_folder(
         "    return m\n"
     )
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(TrainingError, match="the loss is nan at the start"):
+    with pytest.raises(TrainingError, match="the loss is nan on node 0 at the start"):
         execute(replace(small(), model=ModelConfig("nan_model:make")), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

@@ -217,7 +217,8 @@ def test_a_loss_that_is_no_number_stops_the_run_and_names_the_step() -> None:
     problem = make_problem(NODES, TWO_GROUPS, 1, 2, engine=engine)
     seen = []
     with pytest.raises(
-        DivergenceError, match=r"the (loss is (nan|inf)|gradient is not finite) (at|after) step \d+"
+        DivergenceError,
+        match=r"the (loss is (nan|inf)|gradient is not finite)( on node \d+)? (at|after) step \d+",
     ):
         for state in rounds(problem):
             seen.append(state.t)

@@ -11,6 +11,7 @@ from coterie.clock import draw_speeds
 from coterie.costs import Ints
 from coterie.data import Dataset, Split
 from coterie.data.dataset import Progress
+from coterie.errors import ConfigError
 from coterie.grouping import Limits
 from coterie.grouping.planner import Effort
 from coterie.network import Network, make_clock
@@ -146,6 +147,11 @@ def make_view(
         sketch = Sketch(c.sketch_size, config.seed)
         if c.privacy_epsilon:
             privacy = Privacy(c.privacy_epsilon, c.privacy_delta, c.privacy_clip)
+    elif c.privacy_epsilon:
+        raise ConfigError(
+            "algorithm.privacy_epsilon covers sketches only, and this search is shown "
+            f"{needs}; use algorithm.evidence = 'sketch', or no epsilon"
+        )
     if c.capacity_file:
         from coterie.topology.matrix import read_column
 

@@ -5,9 +5,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from coterie.algorithms import Needs
-from coterie.costs import Floats, Ints, divergence
+from coterie.costs import Ints
 from coterie.engine import Gradients
 from coterie.grouping import NO_LIMITS, Evidence, Limits
+from coterie.grouping.objective import Objective
 from coterie.sketch import Privacy, Sketch, centred
 
 NOISE_STREAM = 8  # of the seed, see run.py
@@ -43,7 +44,7 @@ class View:
 
 @dataclass(frozen=True)
 class Planned:
-    """When groups were planned, and their Delta then."""
+    """When groups were planned, and their Delta then, by what nodes had shown."""
 
     t: int
     Delta: float
@@ -63,9 +64,9 @@ class Regroup:
         """Whether nodes show their data again, so many global means after the last plan."""
         return self.drift > 0 or 0 < self.every <= rounds
 
-    def now(self, rounds: int, planned: Planned, found: Gradients, p: Floats, z: Ints) -> bool:
-        """Whether to plan again."""
+    def now(self, rounds: int, planned: Planned, shown: Evidence, z: Ints) -> bool:
+        """Whether to plan again, going by what nodes have shown and nothing else."""
         if 0 < self.every <= rounds:
             return True
-        Delta = divergence(found.gram, p, z).Delta
+        Delta = Objective(shown).divergence(z)
         return self.drift > 0 and Delta > (1 + self.drift) * planned.Delta

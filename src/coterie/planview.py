@@ -197,7 +197,7 @@ def plans(
         stopped,
         c,
         weights,
-        prepared.problem.everyone.transfer.seconds,
+        _global_s(evidence, prepared),
         prepared,
     )
 
@@ -325,6 +325,13 @@ def broken(e: Evidence, grouping: Grouping) -> str:
         if over.any():
             return f"capacity: {sizes[nodes][over].max()}"
     return ""
+
+
+def _global_s(evidence: Evidence, prepared: Prepared) -> float:
+    """Seconds of a global mean by the clock that times the groups here."""
+    if evidence.delays is not None:
+        return evidence.delays.global_s
+    return prepared.problem.everyone.transfer.seconds
 
 
 def _with_front(points: list[Point]) -> list[Point]:

@@ -1,4 +1,4 @@
-"""Algorithm 1: advance to the next aggregation, average, let the clock move, and plan once."""
+"""Algorithm 1: advance to the next aggregation, average, let the clock move, and plan."""
 
 import math
 from collections.abc import Iterator
@@ -13,6 +13,7 @@ from coterie.engine import Engine, Gradients, Models
 from coterie.errors import DivergenceError
 from coterie.grouping import Delays, Evidence, Grouping, Planner, check_grouping
 from coterie.grouping.baselines import single
+from coterie.grouping.objective import Objective
 from coterie.network import Network, Transfer
 from coterie.planning import Planned, Regroup, View
 from coterie.schedule import Event, Schedule
@@ -104,9 +105,10 @@ def rounds(problem: Problem, state: State | None = None) -> Iterator[State]:
             found = _gradients(problem, models, t)
             upload = _evidence_upload(problem, everyone.grouping)
             clock = clock.after("grouping", 0.0, upload)
-            if groups is None or _drifted(problem, groups, planned, found, t):
-                groups = _plan(problem, found, t if groups else 0)
-                planned = Planned(t, divergence(found.gram, problem.p, groups.grouping.z).Delta)
+            shown = _evidence(problem, found, t if groups else 0)
+            if groups is None or _drifted(problem, groups, planned, shown, t):
+                groups = _plan(problem, shown, t if groups else 0)
+                planned = Planned(t, Objective(shown).divergence(groups.grouping.z))
         row = _row(problem, t, event, models, groups, clock, found)
         s = State(t, models, groups, clock, row, planned)
         yield s
@@ -120,12 +122,12 @@ def _looks(problem: Problem, planned: Planned | None, t: int) -> bool:
 
 
 def _drifted(
-    problem: Problem, groups: Averaging, planned: Planned | None, found: Gradients, t: int
+    problem: Problem, groups: Averaging, planned: Planned | None, shown: Evidence, t: int
 ) -> bool:
     if planned is None:
         return True
     ago = _rounds_since(problem, planned, t)
-    return problem.regroup.now(ago, planned, found, problem.p, groups.grouping.z)
+    return problem.regroup.now(ago, planned, shown, groups.grouping.z)
 
 
 def _rounds_since(problem: Problem, planned: Planned, t: int) -> int:
@@ -136,14 +138,13 @@ def _rounds_since(problem: Problem, planned: Planned, t: int) -> int:
 def _start(problem: Problem) -> State:
     """Lines 1-2: one random model everywhere; groups that need no gradients are planned here."""
     models = problem.engine.initial()
-    groups = None if problem.searched else _plan(problem, None)
+    groups = None if problem.searched else _plan(problem, _evidence(problem, None, 0))
     row = _row(problem, 0, "start", models, groups, Clock(), None)
     return State(0, models, groups, Clock(), row)
 
 
-def _plan(problem: Problem, found: Gradients | None, t: int = 0) -> Averaging:
+def _plan(problem: Problem, evidence: Evidence, t: int = 0) -> Averaging:
     """Ask the planner; its random choices depend on the seed, and later also on when it is."""
-    evidence = _evidence(problem, found, t)
     rng = np.random.default_rng([problem.seed, 0, PLAN_STREAM, *([t] if t else [])])
     grouping = check_grouping(problem.planner(evidence, rng), len(problem.p), evidence.places)
     return _averaging(problem, grouping)
@@ -189,9 +190,11 @@ def _evidence_upload(problem: Problem, everyone: Grouping) -> Transfer:
 def _gradients(problem: Problem, models: Models, t: int) -> Gradients:
     """Losses and gradients at the global model, which must be numbers to plan or measure with."""
     found = problem.engine.gradients(models.w[0], problem.view.sketch)
-    bad = found.losses[~np.isfinite(found.losses)]
-    if len(bad) or not np.isfinite(found.gram).all():
-        _diverged(f"loss is {bad[0]}" if len(bad) else "gradient is not finite", t)
+    bad = np.flatnonzero(~np.isfinite(found.losses))
+    if len(bad):
+        _diverged(f"loss is {found.losses[bad[0]]} on node {bad[0]}", t)
+    if not np.isfinite(found.gram).all():
+        _diverged("gradient is not finite", t)
     return found
 
 

@@ -89,11 +89,11 @@ class Evidence:
                 continue
             if rows.ndim != 2 or len(rows) != n:
                 raise GroupingError(f"{name} must have a row for each of {n} nodes")
-            bad = np.flatnonzero(~np.isfinite(rows.sum(axis=1)))
-            if len(bad) == n and name == "gram":  # one node's NaN is in every row
-                bad = np.flatnonzero(~np.isfinite(np.diag(rows)))
-            if len(bad):
-                raise GroupingError(f"the gradient of node {bad[0]} is not finite")
+            fine = np.isfinite(rows)
+            if not fine.all():  # a node's NaN is in its own row, and in a column of a Gram matrix
+                worst = np.flatnonzero(fine.sum(axis=1) == fine.sum(axis=1).min())
+                named = f"node {worst[0]}" if len(worst) < n or n == 1 else "several nodes"
+                raise GroupingError(f"the gradient of {named} is not finite")
         if self.gram is not None:
             if self.gram.shape != (n, n):
                 raise GroupingError(f"a Gram matrix must be {n} by {n}, got {self.gram.shape}")

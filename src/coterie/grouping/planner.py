@@ -84,7 +84,7 @@ def best_by_the_clock(state: "_Search") -> Grouping:
     """Have the clock time the few groupings that seem best, and take the best of them."""
     o, trace = state.objective, tuple(state.trace)
     few = state.found if o.comm else state.found[:1]
-    priced = [price(o, f.grouping) for f in few] if len(few) > 1 else few
+    priced = [price(o, f.grouping) for f in few] if o.comm else few
     if len(state.e.p) <= SMALL and o.comm and state.seats is None:
         priced = [polish(o, f, state.least, state.most, state.rng) for f in priced]
     best = min(priced, key=lambda f: f.cost)
@@ -116,8 +116,12 @@ class _Search:
         that keeps to the limits anyway may be the better one.
         """
         e, o = self.e, self.objective
+        refused = None
         if self.seats is not None:
-            yield _matched(e, self._field(self.seats)), self.seats
+            try:
+                yield _matched(e, self._field(self.seats)), self.seats
+            except GroupingError as error:
+                refused = error
         for servers in [None] if self.seats is None else [None, self.seats]:
             seats = _seats(e, e.num_groups) if servers is None else servers
             field = self._field(seats, fixed=servers is not None)
@@ -132,6 +136,8 @@ class _Search:
             if o.comm:
                 near = replace(even, iid=0.0, comm=1.0)
                 yield self._dealt(near, np.arange(len(e.p))), servers
+        if refused is not None and not self.found:
+            raise refused
 
     def _dealt(self, field: Field, order: Ints, *, seeded: bool = False) -> Ints:
         sums, K = self.sums, self.e.num_groups
@@ -192,7 +198,7 @@ class _Search:
     _heat = 0.0
 
     def shaken(self, heat: float) -> tuple[Ints, Ints | None]:
-        """Pass some nodes of the grouping at hand around; its servers stay for the search."""
+        """Pass some nodes of the grouping at hand around; where servers are fixed, they stay."""
         assert self.here is not None
         self._heat = heat * self.here.cost
         z, K = self.here.grouping.z.copy(), self.e.num_groups
@@ -248,22 +254,28 @@ def _vectors(e: Evidence, rng: np.random.Generator) -> Floats:
 
 
 def _seats(e: Evidence, K: int) -> Ints:
-    """Nodes, or places, far from each other in hops: the first two farthest, and so on."""
-    able = e.places if len(e.places) >= K else np.arange(len(e.p))
+    """K nodes far from each other in hops, or places that are near to all nodes together."""
     nodes = np.arange(len(e.p))
-    chosen = [int(able[0])]
-    away = e.between(np.array(chosen), nodes)[0].astype(np.float64)
-    while len(chosen) < K:
-        free = np.setdiff1d(able, chosen)
-        at = free if not len(e.places) else None
-        if at is None:
-            reach = e.between(free, nodes).min(axis=1).astype(np.float64)
-            pick = int(free[reach.argmax()])
-        else:
-            pick = int(at[away[at].argmax()])
-        chosen.append(pick)
-        away = np.minimum(away, e.between(np.array([pick]), nodes)[0])
-    return np.array(chosen, dtype=np.int64)
+    if len(e.places):
+        hops = e.between(e.places, nodes).astype(np.float64)
+        away = np.full(len(nodes), np.inf)
+        chosen: list[int] = []
+        for k in range(K):
+            free = (
+                np.arange(len(e.places))
+                if k >= len(e.places)
+                else np.setdiff1d(np.arange(len(e.places)), chosen)
+            )
+            chosen.append(int(free[np.minimum(hops[free], away).sum(axis=1).argmin()]))
+            away = np.minimum(away, hops[chosen[-1]])
+        return e.places[chosen]
+    seats = [0]
+    away = e.between(np.array(seats), nodes)[0].astype(np.float64)
+    while len(seats) < K:
+        away[seats] = -1
+        seats.append(int(away.argmax()))
+        away = np.minimum(away, e.between(np.array(seats[-1:]), nodes)[0])
+    return np.array(seats, dtype=np.int64)
 
 
 def _room(e: Evidence) -> tuple[Ints, Ints, Ints | None]:
@@ -321,5 +333,5 @@ def _matched(e: Evidence, field: Field) -> Ints:
             if (np.bincount(z, minlength=K) >= field.least).all():
                 return z
     raise GroupingError(
-        f"no {K} groups keep to the limits on size, capacity and hops at once; loosen one of them"
+        f"no {K} groups were found within the limits on size, capacity and hops; loosen one of them"
     )

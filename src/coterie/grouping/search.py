@@ -274,7 +274,7 @@ def exchange(sums: ByVectors, z: Ints, field: Field, order: Ints) -> Ints:
         for row in np.flatnonzero(half.min(axis=1) < 0):
             i, j = int(P[row]), int(Q[half[row].argmin()])
             a, b = int(z[i]), int(z[j])
-            if a == b:
+            if a == b or not (field.may[i, b] and field.may[j, a]):
                 continue
             step = X[j] - X[i]
             va, vb = sums.v[a] + step, sums.v[b] - step

@@ -9,7 +9,8 @@ unless the drop was among its last packets. Two things make it wait for TCP's ti
   counted as having happened where it is more likely than not for some flow of all);
 - it shares its link with so many (incast) that the packet it sends again is dropped as well.
 
-Which flows that hits is a matter of chance: the last of a link stand for them here.
+Which flows that hits is a matter of chance: the last of a link stand for the second kind here, and
+the one that would have ended first for the first.
 """
 
 from dataclasses import dataclass
