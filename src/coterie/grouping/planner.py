@@ -100,6 +100,7 @@ class _Search:
         self.trace: list[float] = []
         self.seen: set[bytes] = set()
         self.here: Priced | None = None
+        self._heat = 0.0
         n, K = len(e.p), e.num_groups
         self.dense, self.kept = n <= DENSE, CLOCKED if n > SMALL else CLOCKED_OF_FEW
         self.sums: ByGram | ByVectors
@@ -194,8 +195,6 @@ class _Search:
     def _odds(self, new: Priced) -> float:
         assert self.here is not None
         return float(np.exp((self.here.cost - new.cost) / self._heat)) if self._heat else 0.0
-
-    _heat = 0.0
 
     def shaken(self, heat: float) -> tuple[Ints, Ints | None]:
         """Pass some nodes of the grouping at hand around; where servers are fixed, they stay."""
