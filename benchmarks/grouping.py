@@ -20,13 +20,13 @@ from coterie.algorithms import METHODS, Search
 from coterie.config import make_config
 from coterie.data import Dataset, load
 from coterie.errors import CoterieError, GroupingError
-from coterie.experiment import prepare
 from coterie.grouping import Delays, Evidence, Grouping, plain
 from coterie.grouping.labels import label_ilp
 from coterie.grouping.medoids import node_grouping
 from coterie.grouping.objective import Objective, Priced, price
 from coterie.grouping.planner import coterie
 from coterie.network import Network
+from coterie.prepare import prepare
 from coterie.run import first_evidence
 from coterie.topology import fat_tree, kary_fat_tree
 

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 
 from coterie.config import make_config
-from coterie.experiment import prepare
 from coterie.grouping import Evidence
 from coterie.grouping.medoids import node_grouping
+from coterie.prepare import prepare
 from coterie.topology import fat_tree
 
 MODELS = ("sr", "2nn", "cnn")

@@ -32,6 +32,8 @@ ORDER = [
     "config",
     "record",
     "build",
+    "prepare",
+    "checkpoint",
     "experiment",
     "survey",
     "netview",

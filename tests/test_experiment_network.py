@@ -9,8 +9,9 @@ import pytest
 from coterie.clock import draw_speeds
 from coterie.config import make_config
 from coterie.errors import ConfigError, GroupingError, TopologyError
-from coterie.experiment import prepare, simulate
+from coterie.experiment import simulate
 from coterie.grouping import Grouping, check_grouping
+from coterie.prepare import prepare
 from coterie.run import State
 from coterie.sections import Config
 

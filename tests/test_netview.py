@@ -12,12 +12,12 @@ from click.testing import CliRunner, Result
 from coterie.cli import main
 from coterie.config import expand, make_config
 from coterie.errors import ConfigError
-from coterie.experiment import prepare
 from coterie.netview import View, views
 from coterie.network import ns3
 from coterie.network.flow import flow_seconds
 from coterie.network.ns3 import Measured
 from coterie.network.values import Flows
+from coterie.prepare import prepare
 from coterie.report.drawing import png
 from coterie.report.network import layout, view_figure
 from coterie.topology import Shape, Topology, make_topology

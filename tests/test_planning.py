@@ -11,9 +11,9 @@ from coterie.algorithms import METHODS
 from coterie.config import make_config
 from coterie.costs import divergence
 from coterie.errors import ConfigError, CoterieError
-from coterie.experiment import prepare
 from coterie.grouping import Evidence, Grouping
 from coterie.planning import Planned, Regroup, View
+from coterie.prepare import prepare
 from coterie.run import Problem, first_evidence, rounds
 from coterie.sketch import Privacy, Sketch
 from problems import fixed, make_problem, some_nodes

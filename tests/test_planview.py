@@ -17,10 +17,10 @@ from coterie.cli.plan import seconds
 from coterie.config import expand, make_config
 from coterie.costs import divergence
 from coterie.errors import CoterieError, GroupingError
-from coterie.experiment import prepare
 from coterie.grouping import Evidence, Limits
 from coterie.grouping.planner import _Search
 from coterie.planview import View, broken, plans
+from coterie.prepare import prepare
 from coterie.report.drawing import png
 from coterie.report.plan import plan_figure
 from coterie.run import first_evidence

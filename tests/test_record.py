@@ -8,7 +8,8 @@ from safetensors.numpy import load_file
 from coterie.comparison import compare, seconds_to
 from coterie.config import make_config
 from coterie.errors import ConfigError, RecordError, TrainingError
-from coterie.experiment import execute, prepare, simulate
+from coterie.experiment import execute, simulate
+from coterie.prepare import prepare
 from coterie.record import RecordedRun, find_runs, read_run, write_atomically
 from coterie.report import write_picture, write_report
 from coterie.run import State

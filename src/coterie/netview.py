@@ -13,12 +13,12 @@ from coterie.config import flat
 from coterie.data import Dataset
 from coterie.data.dataset import Progress
 from coterie.errors import ConfigError
-from coterie.experiment import prepare
 from coterie.grouping import Grouping
 from coterie.network import REFERENCE_BYTES, Network, Timed, Transfer, make_clock
 from coterie.network.routes import route
 from coterie.network.tcp import PROFILES, Tcp
 from coterie.network.values import Floats, Flows, Ints
+from coterie.prepare import prepare
 from coterie.sections import AlgorithmConfig, Config, NetworkConfig
 from coterie.survey import groups_of, title_of
 from coterie.topology import Topology

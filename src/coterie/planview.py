@@ -12,11 +12,11 @@ from coterie.build import load_dataset, make_search
 from coterie.costs import Ints
 from coterie.data.dataset import Progress
 from coterie.errors import GroupingError
-from coterie.experiment import Prepared, prepare
 from coterie.grouping import Evidence, Grouping, check_grouping
 from coterie.grouping.objective import Objective, price
 from coterie.grouping.planner import Effort, best_by_the_clock, search
 from coterie.partition.measure import emd, pooled
+from coterie.prepare import Prepared, prepare
 from coterie.run import PLAN_STREAM, first_evidence
 from coterie.sections import AlgorithmConfig, Config
 from coterie.survey import title_of

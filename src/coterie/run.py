@@ -48,7 +48,7 @@ class Problem:
     def everyone(self) -> "Averaging":
         """The global aggregation: all nodes, with the global server in their middle."""
         bare = Evidence(1, self.p, self.edge_of, self.network.topology)
-        return _averaging(self, single(bare, np.random.default_rng(0)))
+        return averaging(self, single(bare, np.random.default_rng(0)))
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def _plan(problem: Problem, evidence: Evidence, t: int = 0) -> Averaging:
     """Ask the planner; its random choices depend on the seed, and later also on when it is."""
     rng = np.random.default_rng([problem.seed, 0, PLAN_STREAM, *([t] if t else [])])
     grouping = check_grouping(problem.planner(evidence, rng), len(problem.p), evidence.places)
-    return _averaging(problem, grouping)
+    return averaging(problem, grouping)
 
 
 def first_evidence(problem: Problem) -> Evidence:
@@ -160,7 +160,7 @@ def first_evidence(problem: Problem) -> Evidence:
 def _evidence(problem: Problem, found: Gradients | None, t: int) -> Evidence:
     whole, quick = problem.everyone, problem.plans_with
     if quick is not None:
-        whole = _averaging(replace(problem, network=quick), whole.grouping)
+        whole = averaging(replace(problem, network=quick), whole.grouping)
     delays = Delays(
         quick or problem.network,
         problem.model_bytes,
@@ -173,7 +173,8 @@ def _evidence(problem: Problem, found: Gradients | None, t: int) -> Evidence:
     return problem.view.of(bare, found, problem.seed, t)
 
 
-def _averaging(problem: Problem, grouping: Grouping) -> Averaging:
+def averaging(problem: Problem, grouping: Grouping) -> Averaging:
+    """Return a grouping and what its mean costs."""
     z, servers = grouping.z, grouping.servers
     return Averaging(grouping, problem.network.aggregation(z, servers, problem.model_bytes))
 

@@ -9,10 +9,10 @@ from coterie.algorithms import ALGORITHMS
 from coterie.build import divide, load_dataset
 from coterie.data import Dataset
 from coterie.data.dataset import Progress
-from coterie.experiment import prepare
 from coterie.grouping import Grouping
 from coterie.partition.measure import class_counts, emd, pooled
 from coterie.partition.values import Floats, Ints
+from coterie.prepare import prepare
 from coterie.run import Problem, rounds
 from coterie.sections import Config
 

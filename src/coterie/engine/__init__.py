@@ -1,7 +1,7 @@
 """How local steps run: the contract that every engine keeps, and the values that cross it."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
@@ -21,11 +21,13 @@ StepUnit = Literal["epoch", "batch"]
 class Models:
     """The models in use: w [m, d], and for each node the row that is its model [n].
 
-    After a global mean m = 1 and after a group mean m = K: equal models are kept once.
+    After a global mean m = 1 and after a group mean m = K: equal models are kept once. `memory` is
+    what an optimiser keeps from one aggregation to the next, by name.
     """
 
     w: "Tensor"
     of_node: Ints
+    memory: "Mapping[str, Tensor]" = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,128 @@
+"""From a config to a problem: build every part, and refuse what cannot work."""
+
+import math
+from dataclasses import dataclass
+
+from coterie.algorithms import find_algorithm
+from coterie.build import (
+    divide,
+    load_dataset,
+    make_network,
+    make_search,
+    make_view,
+    node_speeds,
+    quick_network,
+)
+from coterie.clock import step_seconds
+from coterie.config import check_num_groups
+from coterie.costs import Ints
+from coterie.data import Dataset
+from coterie.engine import LocalSteps
+from coterie.errors import ConfigError
+from coterie.models import REFERENCE_FLOPS, make_model
+from coterie.partition.measure import class_counts
+from coterie.planning import Regroup
+from coterie.run import Problem
+from coterie.sections import Config
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A problem ready to run, and what its record will say about it."""
+
+    config: Config
+    problem: Problem
+    class_counts: Ints  # [n, classes]
+    node_names: tuple[str, ...]
+    edge_names: tuple[str, ...]
+    n_parameters: int
+    flops_per_example: int
+
+
+def prepare(config: Config, dataset: Dataset | None = None) -> Prepared:
+    """Build everything a run needs; whatever cannot work fails here, before anything is written."""
+    import torch
+
+    from coterie.engine.sequential import Sequential
+    from coterie.models.size import flops_per_example, n_bytes, n_parameters
+
+    _check_device(config.train.device)
+    torch.set_num_threads(config.train.threads)
+    dataset = dataset or load_dataset(config)
+    algorithm = find_algorithm(config.algorithm.name)
+    search = make_search(config)
+    planner = algorithm.planner(search)
+    divided = divide(config, dataset, pooled=algorithm.pooled)
+    dataset, split, part = divided.dataset, divided.split, divided.partition
+    if algorithm.searched:
+        check_num_groups(config.algorithm.num_groups, len(part.indices))
+    x, y = dataset.x[split.train], divided.train_y
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        model = make_model(config.model.name, dataset.input_shape, dataset.n_classes)
+    flops = flops_per_example(model, dataset.input_shape)
+    if config.compute.flops == "reference":
+        flops = REFERENCE_FLOPS[config.model.name]
+    steps = _local_steps(config)
+    worked = steps.examples_per_step(part.sizes)
+    model_bytes = n_bytes(model)
+    network = make_network(config, part, algorithm)
+    counts = class_counts(part, y, dataset.n_classes)
+    names = part.names or network.topology.names[: len(part.indices)]
+    problem = Problem(
+        engine=Sequential(
+            model,
+            [(x[i], y[i]) for i in part.indices],
+            {
+                "val": (dataset.x[split.val], dataset.y[split.val]),
+                "test": (dataset.x[split.test], dataset.y[split.test]),
+            },
+            steps,
+            config.train.device,
+        ),
+        network=network,
+        p=part.p,
+        edge_of=part.edge_of,
+        planner=planner,
+        schedule=algorithm.schedule(config.algorithm.tau1, config.algorithm.tau2),
+        steps=config.train.steps,
+        num_groups=config.algorithm.num_groups,
+        model_bytes=model_bytes,
+        step_s=step_seconds(
+            worked, flops, node_speeds(config, part, algorithm, network.topology.names)
+        ),
+        epochs_per_step=float(worked.sum() / part.sizes.sum()),
+        seed=config.seed,
+        searched=algorithm.searched,
+        plans_with=quick_network(config, network),
+        view=make_view(config, algorithm.needs(search), counts, n_parameters(model), names),
+        regroup=Regroup(config.algorithm.regroup_every, config.algorithm.regroup_drift),
+        eval_every=config.train.eval_every,
+    )
+    _check_clock(problem)
+    return Prepared(config, problem, counts, names, part.edge_names, n_parameters(model), flops)
+
+
+def _local_steps(config: Config) -> LocalSteps:
+    c = config.train
+    size = c.batch_size if isinstance(c.batch_size, int) else None
+    return LocalSteps(c.lr, c.lr_decay, size, c.step_unit, config.seed)
+
+
+def _check_clock(problem: Problem) -> None:
+    if not math.isfinite(problem.steps * (problem.step_s + problem.everyone.transfer.seconds)):
+        raise ConfigError(
+            "simulated times are not finite; raise network.link_mbytes_per_s or compute.gflops"
+        )
+
+
+def _check_device(device: str) -> None:
+    import torch
+
+    there = {
+        "cpu": True,
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+    }
+    if not there[device]:
+        raise ConfigError(f"train.device {device!r} is not on this machine; use 'cpu'")
