@@ -7,6 +7,7 @@ import torch
 from numpy.typing import NDArray
 
 from coterie.engine import LocalSteps
+from coterie.engine.module import Nodes
 from coterie.engine.sequential import Sequential
 from coterie.grouping import Evidence, Grouping, Planner, with_servers
 from coterie.models import make_model
@@ -46,7 +47,7 @@ def make_engine(
     together = (np.concatenate([x for x, _ in nodes]), np.concatenate([y for _, y in nodes]))
     steps = LocalSteps(lr, decay, batch_size, "epoch", 3)
     module = make_model(model, SHAPE, CLASSES)
-    return Sequential(module, nodes, {"val": together, "test": together}, steps)
+    return Sequential(module, Nodes.of(nodes), {"val": together, "test": together}, steps)
 
 
 def make_problem(

@@ -8,6 +8,7 @@ from torch.nn.functional import conv2d, pad
 
 from coterie.data import load
 from coterie.engine import LocalSteps
+from coterie.engine.module import Nodes
 from coterie.engine.sequential import Sequential
 from coterie.errors import ModelError
 from coterie.models import make_model
@@ -71,7 +72,7 @@ def test_averaging_the_celeba_network_averages_scales_and_shifts_and_nothing_els
     torch.manual_seed(0)
     engine = Sequential(
         make_model("celeba-cnn", (3, 20, 20), 2),
-        nodes,
+        Nodes.of(nodes),
         {"test": nodes[0], "val": nodes[1]},
         LocalSteps(0.1, 1, None, "epoch", 0),
     )
@@ -82,23 +83,6 @@ def test_averaging_the_celeba_network_averages_scales_and_shifts_and_nothing_els
     assert set(engine.export(mean.w[0])) == set(
         dict(make_model("celeba-cnn", (3, 20, 20), 2).named_parameters())
     )
-
-
-def test_pixels_kept_as_bytes_give_the_same_model_bit_for_bit(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    after = []
-    for limit in (2**31, 0):
-        monkeypatch.setattr("coterie.engine.sequential.FLOAT_BYTES", limit)
-        engine = make_engine(some_nodes(4), batch_size=3)
-        models = engine.advance(engine.initial(), 0, 3, np.zeros(4, dtype=np.int64))
-        after.append(
-            (models.w, engine.gradients(models.w[0]).gram, engine.evaluate(models.w[0], "test"))
-        )
-    (w, gram, score), (w_bytes, gram_bytes, score_bytes) = after
-    assert torch.equal(w, w_bytes)
-    assert np.array_equal(gram, gram_bytes)
-    assert score == score_bytes
 
 
 def test_counting_operations_leaves_the_model_as_it_was() -> None:
@@ -157,7 +141,10 @@ def test_running_statistics_are_averaged_like_parameters() -> None:
     model = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(16), nn.Linear(16, 3))
     nodes = some_nodes(2)
     engine = Sequential(
-        model, nodes, {"test": nodes[0], "val": nodes[0]}, LocalSteps(0.1, 1, None, "epoch", 0)
+        model,
+        Nodes.of(nodes),
+        {"test": nodes[0], "val": nodes[0]},
+        LocalSteps(0.1, 1, None, "epoch", 0),
     )
     after = engine.advance(engine.initial(), 0, 1, np.zeros(2, dtype=np.int64))
     running = engine.export(after.w[0])["1.running_mean"]
@@ -174,7 +161,7 @@ def test_every_model_learns_the_embedded_images(name: str) -> None:
     torch.manual_seed(0)
     engine = Sequential(
         make_model(name, data.input_shape, 10),
-        nodes,
+        Nodes.of(nodes),
         {"test": nodes[0], "val": nodes[1]},
         LocalSteps(0.05, 1, 20, "epoch", 0),
     )

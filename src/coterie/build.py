@@ -2,15 +2,19 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from coterie import data as datasets
 from coterie.algorithms import Algorithm, Needs, Search
+from coterie.attendance import Attendance
 from coterie.clock import draw_speeds
 from coterie.costs import Ints
 from coterie.data import Dataset, Split
 from coterie.data.dataset import Progress
+from coterie.engine import Engine, LocalSteps
+from coterie.engine.server import Server
 from coterie.errors import ConfigError
 from coterie.grouping import Limits
 from coterie.grouping.planner import Effort
@@ -20,6 +24,9 @@ from coterie.planning import View
 from coterie.sections import Config
 from coterie.sketch import Privacy, Sketch
 from coterie.topology import Floats, Shape, Speed, fat_tree, make_topology
+
+if TYPE_CHECKING:
+    from torch import nn
 
 # Streams of the seed, see run.py; the planner's is 1, a sketch's 7, its noise's 8.
 SPLIT_STREAM, PARTITION_STREAM, TOPOLOGY_STREAM, SAMPLE_STREAM, SPEED_STREAM = 2, 3, 4, 5, 6
@@ -165,6 +172,47 @@ def make_view(
     shown = {"nothing": 0, "labels": classes, "gradients": sketch.size if sketch else d}[needs]
     charged = 4 * shown * c.charge_grouping
     return View(needs, sketch, privacy, label_counts, charged, limits)
+
+
+def make_engine(config: Config, model: "nn.Module", divided: Divided) -> Engine:
+    """Return the engine of a config, with the examples of every node in one array."""
+    from coterie.engine.descent import LocalRule
+    from coterie.engine.module import Nodes
+    from coterie.engine.sequential import Sequential
+    from coterie.engine.vectorized import Vectorized
+
+    dataset, split, part = divided.dataset, divided.split, divided.partition
+    order = split.train[np.concatenate(part.indices)]
+    nodes = Nodes(dataset.x[order], dataset.y[order], part.sizes)
+    held_out: dict[Literal["val", "test"], Any] = {
+        "val": (dataset.x[split.val], dataset.y[split.val]),
+        "test": (dataset.x[split.test], dataset.y[split.test]),
+    }
+    c = config.train
+    o = config.optimizer
+    steps, rule = local_steps(config), LocalRule(o.momentum, o.weight_decay, o.fedprox, o.scaffold)
+    if c.engine == "sequential":
+        return Sequential(model, nodes, held_out, steps, c.device, rule)
+    return Vectorized(model, nodes, held_out, steps, c.device, rule, c.threads)
+
+
+def make_server(config: Config, d: int) -> Server:
+    """Return what the server makes of a global mean of d trained numbers."""
+    o = config.optimizer
+    return Server(o.server, d, o.server_lr, o.server_momentum, o.server_beta2, o.server_epsilon)
+
+
+def make_attendance(config: Config) -> Attendance:
+    """Return who takes part in a round."""
+    c = config.participation
+    return Attendance(c.fraction, c.sampled, c.dropout, c.deadline_s, c.jitter)
+
+
+def local_steps(config: Config) -> LocalSteps:
+    """Return how a node takes a step."""
+    c = config.train
+    size = c.batch_size if isinstance(c.batch_size, int) else None
+    return LocalSteps(c.lr, c.lr_decay, size, c.step_unit, config.seed)
 
 
 def _rng(config: Config, stream: int) -> np.random.Generator:

@@ -50,8 +50,15 @@ def step_seconds(
     >>> step_seconds(np.array([10, 40]), 1e6, np.array([1e9, 5e9]))
     0.01
     """
+    return float(node_seconds(examples, flops_per_example, flops_per_s).max())
+
+
+def node_seconds(
+    examples: NDArray[np.int64], flops_per_example: float, flops_per_s: Floats
+) -> Floats:
+    """Seconds that each node takes for one local step [n]."""
     with np.errstate(over="ignore"):  # a node too slow takes forever: inf
-        return float((examples * flops_per_example / flops_per_s).max())
+        return examples * flops_per_example / flops_per_s
 
 
 def draw_speeds(

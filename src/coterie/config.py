@@ -157,6 +157,10 @@ def _resolve(config: Config) -> Config:
             f"compute.flops 'reference' is known for {', '.join(REFERENCE_FLOPS)} only, got model "
             f"{config.model.name!r}; use 'analytic'"
         )
+    if config.optimizer.scaffold and (config.optimizer.momentum or config.optimizer.fedprox):
+        raise ConfigError(
+            "optimizer.scaffold corrects plain SGD only; set optimizer.momentum and fedprox to 0"
+        )
     if config.train.batch_size == "auto":
         size: int | Literal["full"] = "full" if config.model.name == "sr" else 128
         return replace(config, train=replace(config.train, batch_size=size))

@@ -7,17 +7,20 @@ from coterie.algorithms import find_algorithm
 from coterie.build import (
     divide,
     load_dataset,
+    local_steps,
+    make_attendance,
+    make_engine,
     make_network,
     make_search,
+    make_server,
     make_view,
     node_speeds,
     quick_network,
 )
-from coterie.clock import step_seconds
+from coterie.clock import node_seconds, step_seconds
 from coterie.config import check_num_groups
 from coterie.costs import Ints
 from coterie.data import Dataset
-from coterie.engine import LocalSteps
 from coterie.errors import ConfigError
 from coterie.models import REFERENCE_FLOPS, make_model
 from coterie.partition.measure import class_counts
@@ -43,43 +46,32 @@ def prepare(config: Config, dataset: Dataset | None = None) -> Prepared:
     """Build everything a run needs; whatever cannot work fails here, before anything is written."""
     import torch
 
-    from coterie.engine.sequential import Sequential
     from coterie.models.size import flops_per_example, n_bytes, n_parameters
 
     _check_device(config.train.device)
-    torch.set_num_threads(config.train.threads)
+    torch.set_num_threads(1 if config.train.engine == "vectorized" else config.train.threads)
     dataset = dataset or load_dataset(config)
     algorithm = find_algorithm(config.algorithm.name)
     search = make_search(config)
     planner = algorithm.planner(search)
     divided = divide(config, dataset, pooled=algorithm.pooled)
-    dataset, split, part = divided.dataset, divided.split, divided.partition
+    dataset, part = divided.dataset, divided.partition
     if algorithm.searched:
         check_num_groups(config.algorithm.num_groups, len(part.indices))
-    x, y = dataset.x[split.train], divided.train_y
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
         model = make_model(config.model.name, dataset.input_shape, dataset.n_classes)
     flops = flops_per_example(model, dataset.input_shape)
     if config.compute.flops == "reference":
         flops = REFERENCE_FLOPS[config.model.name]
-    steps = _local_steps(config)
-    worked = steps.examples_per_step(part.sizes)
+    worked = local_steps(config).examples_per_step(part.sizes)
     model_bytes = n_bytes(model)
     network = make_network(config, part, algorithm)
-    counts = class_counts(part, y, dataset.n_classes)
+    speeds = node_speeds(config, part, algorithm, network.topology.names)
+    counts = class_counts(part, divided.train_y, dataset.n_classes)
     names = part.names or network.topology.names[: len(part.indices)]
     problem = Problem(
-        engine=Sequential(
-            model,
-            [(x[i], y[i]) for i in part.indices],
-            {
-                "val": (dataset.x[split.val], dataset.y[split.val]),
-                "test": (dataset.x[split.test], dataset.y[split.test]),
-            },
-            steps,
-            config.train.device,
-        ),
+        engine=make_engine(config, model, divided),
         network=network,
         p=part.p,
         edge_of=part.edge_of,
@@ -88,9 +80,7 @@ def prepare(config: Config, dataset: Dataset | None = None) -> Prepared:
         steps=config.train.steps,
         num_groups=config.algorithm.num_groups,
         model_bytes=model_bytes,
-        step_s=step_seconds(
-            worked, flops, node_speeds(config, part, algorithm, network.topology.names)
-        ),
+        step_s=step_seconds(worked, flops, speeds),
         epochs_per_step=float(worked.sum() / part.sizes.sum()),
         seed=config.seed,
         searched=algorithm.searched,
@@ -98,15 +88,13 @@ def prepare(config: Config, dataset: Dataset | None = None) -> Prepared:
         view=make_view(config, algorithm.needs(search), counts, n_parameters(model), names),
         regroup=Regroup(config.algorithm.regroup_every, config.algorithm.regroup_drift),
         eval_every=config.train.eval_every,
+        attendance=make_attendance(config),
+        server=make_server(config, n_parameters(model)),
+        node_step_s=node_seconds(worked, flops, speeds),
+        extra_bytes=4 * n_parameters(model) * config.optimizer.scaffold,
     )
     _check_clock(problem)
     return Prepared(config, problem, counts, names, part.edge_names, n_parameters(model), flops)
-
-
-def _local_steps(config: Config) -> LocalSteps:
-    c = config.train
-    size = c.batch_size if isinstance(c.batch_size, int) else None
-    return LocalSteps(c.lr, c.lr_decay, size, c.step_unit, config.seed)
 
 
 def _check_clock(problem: Problem) -> None:

@@ -7,9 +7,11 @@ from functools import cached_property
 
 import numpy as np
 
+from coterie.attendance import Attendance, Present
 from coterie.clock import Clock
-from coterie.costs import Floats, Ints, divergence
-from coterie.engine import Engine, Gradients, Models
+from coterie.costs import Floats, Ints
+from coterie.engine import Engine, Gradients, Measured, Models
+from coterie.engine.server import Server
 from coterie.errors import DivergenceError
 from coterie.grouping import Delays, Evidence, Grouping, Planner, check_grouping
 from coterie.grouping.baselines import single
@@ -42,13 +44,18 @@ class Problem:
     plans_with: Network | None = None  # a quicker clock to plan by, where the network's is slow
     view: View = field(default_factory=View)  # what the planner sees, and what that costs
     regroup: Regroup = field(default_factory=Regroup)
+    attendance: Attendance = field(default_factory=Attendance)
+    server: Server = field(default_factory=Server)
+    node_step_s: Floats | None = None  # [n], of a local step, where they matter one by one
+    extra_bytes: int = 0  # that travel with a model in a global mean
     eval_every: int = 1  # measure every so many global means
 
     @cached_property
     def everyone(self) -> "Averaging":
         """The global aggregation: all nodes, with the global server in their middle."""
         bare = Evidence(1, self.p, self.edge_of, self.network.topology)
-        return averaging(self, single(bare, np.random.default_rng(0)))
+        grouping = single(bare, np.random.default_rng(0))
+        return averaging(self, grouping, self.model_bytes + self.extra_bytes)
 
 
 @dataclass(frozen=True)
@@ -66,6 +73,7 @@ class Row:
     delta: float | None
     group_sizes: list[int]
     bytes_by_tier: dict[str, int]
+    counted: int = 0  # nodes whose models were averaged
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +82,7 @@ class Averaging:
 
     grouping: Grouping
     transfer: Transfer
+    nbytes: int  # of a model, and of what travels with it
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,8 +107,13 @@ def rounds(problem: Problem, state: State | None = None) -> Iterator[State]:
         schedule = problem.schedule if s.groups else Schedule(1, 1)
         t, event = schedule.next_aggregation(s.t, problem.steps)
         who = s.groups if s.groups and event is Event.GROUP else everyone
-        models = problem.engine.advance(s.models, s.t, t, who.grouping.z)  # lines 4-12
-        clock = s.clock.after(event, (t - s.t) * problem.step_s, who.transfer)
+        there, transfer = _attendance(problem, who, s.groups or everyone, s.t, t)
+        counted = there.counted if there else None
+        models = problem.engine.advance(s.models, s.t, t, who.grouping.z, counted)  # lines 4-12
+        if event is Event.GLOBAL:
+            models = problem.server.after(models)
+        compute_s = there.compute_s if there else (t - s.t) * problem.step_s
+        clock = s.clock.after(event, compute_s, transfer)
         groups, planned, found = s.groups, s.planned, None
         if event is Event.GLOBAL and _looks(problem, planned, t):  # lines 13-15
             found = _gradients(problem, models, t)
@@ -109,9 +123,23 @@ def rounds(problem: Problem, state: State | None = None) -> Iterator[State]:
             if groups is None or _drifted(problem, groups, planned, shown, t):
                 groups = _plan(problem, shown, t if groups else 0)
                 planned = Planned(t, Objective(shown).divergence(groups.grouping.z))
-        row = _row(problem, t, event, models, groups, clock, found)
+        row = _row(problem, t, event, models, groups, clock, planning=found is not None)
+        row = replace(row, counted=len(problem.p) if counted is None else len(counted))
         s = State(t, models, groups, clock, row, planned)
         yield s
+
+
+def _attendance(
+    problem: Problem, who: Averaging, groups: Averaging, start: int, t: int
+) -> tuple[Present | None, Transfer]:
+    """Who takes part in steps start+1 .. t, None for everybody, and the transfer that takes."""
+    if problem.attendance.full:
+        return None, who.transfer
+    each = np.full(len(problem.p), problem.step_s)
+    work_s = (t - start) * (each if problem.node_step_s is None else problem.node_step_s)
+    there = problem.attendance.at(t, groups.grouping.z, work_s, problem.seed)
+    z, servers = who.grouping.z, who.grouping.servers
+    return there, problem.network.part(z, servers, who.nbytes, there.asked, there.counted)
 
 
 def _looks(problem: Problem, planned: Planned | None, t: int) -> bool:
@@ -137,9 +165,9 @@ def _rounds_since(problem: Problem, planned: Planned, t: int) -> int:
 
 def _start(problem: Problem) -> State:
     """Lines 1-2: one random model everywhere; groups that need no gradients are planned here."""
-    models = problem.engine.initial()
+    models = problem.server.begin(problem.engine.initial())
     groups = None if problem.searched else _plan(problem, _evidence(problem, None, 0))
-    row = _row(problem, 0, "start", models, groups, Clock(), None)
+    row = _row(problem, 0, "start", models, groups, Clock())
     return State(0, models, groups, Clock(), row)
 
 
@@ -173,10 +201,11 @@ def _evidence(problem: Problem, found: Gradients | None, t: int) -> Evidence:
     return problem.view.of(bare, found, problem.seed, t)
 
 
-def averaging(problem: Problem, grouping: Grouping) -> Averaging:
-    """Return a grouping and what its mean costs."""
-    z, servers = grouping.z, grouping.servers
-    return Averaging(grouping, problem.network.aggregation(z, servers, problem.model_bytes))
+def averaging(problem: Problem, grouping: Grouping, nbytes: int | None = None) -> Averaging:
+    """Return a grouping and what its mean costs, of models or of as many bytes as told."""
+    nbytes = problem.model_bytes if nbytes is None else nbytes
+    transfer = problem.network.aggregation(grouping.z, grouping.servers, nbytes)
+    return Averaging(grouping, transfer, nbytes)
 
 
 def _evidence_upload(problem: Problem, everyone: Grouping) -> Transfer:
@@ -189,14 +218,31 @@ def _evidence_upload(problem: Problem, everyone: Grouping) -> Transfer:
 
 
 def _gradients(problem: Problem, models: Models, t: int) -> Gradients:
-    """Losses and gradients at the global model, which must be numbers to plan or measure with."""
+    """Losses and gradients at the global model, which must be numbers to plan with."""
     found = problem.engine.gradients(models.w[0], problem.view.sketch)
-    bad = np.flatnonzero(~np.isfinite(found.losses))
+    _check_losses(found.losses, t)
+    shown = found.sketches if found.gram is None else found.gram.diagonal()
+    assert shown is not None  # an engine gives one or the other
+    bad = np.flatnonzero(~np.isfinite(shown).reshape(len(found.losses), -1).all(axis=1))
     if len(bad):
-        _diverged(f"loss is {found.losses[bad[0]]} on node {bad[0]}", t)
-    if not np.isfinite(found.gram).all():
+        _diverged(f"gradient is not finite on node {bad[0]}", t)
+    return found
+
+
+def _measure(problem: Problem, models: Models, groups: Averaging | None, t: int) -> Measured:
+    """Losses and divergences at the global model, which must be numbers."""
+    z = (groups or problem.everyone).grouping.z
+    found = problem.engine.measure(models.w[0], z)
+    _check_losses(found.losses, t)
+    if not math.isfinite(found.delta + found.Delta):
         _diverged("gradient is not finite", t)
     return found
+
+
+def _check_losses(losses: Floats, t: int) -> None:
+    bad = np.flatnonzero(~np.isfinite(losses))
+    if len(bad):
+        _diverged(f"loss is {losses[bad[0]]} on node {bad[0]}", t)
 
 
 def _diverged(what: str, t: int) -> None:
@@ -211,20 +257,20 @@ def _row(
     models: Models,
     groups: Averaging | None,
     clock: Clock,
-    found: Gradients | None,
+    *,
+    planning: bool = False,
 ) -> Row:
     """Measure what is due: at the start, at the end, at the planning, and every eval_every."""
     rounds_done = t // (problem.schedule.tau1 * problem.schedule.tau2)
     due = event != Event.GROUP and rounds_done % problem.eval_every == 0
     loss = score = apart = None
-    if due or found is not None or t == problem.steps:
-        found = found or _gradients(problem, models, t)
+    if due or planning or t == problem.steps:
+        found = _measure(problem, models, groups, t)
         loss = float(problem.p @ found.losses)
         score = problem.engine.evaluate(models.w[0], "test")
         if not math.isfinite(score.loss):
             _diverged(f"loss is {score.loss}", t)
-        if groups is not None:
-            apart = divergence(found.gram, problem.p, groups.grouping.z)
+        apart = found if groups is not None else None
     return Row(
         t=t,
         epoch=t * problem.epochs_per_step,

@@ -205,9 +205,60 @@ class TrainConfig:
     lr: float = setting(0.1, "learning rate", above=0, at_most=1e38, also=("learning_rate", "eta"))
     lr_decay: float = setting(0.99, "factor on the rate every step", above=0, at_most=1)
     eval_every: int = setting(1, "measure every so many global means", at_least=1)
-    engine: Literal["sequential"] = setting("sequential", "how local steps are computed")
+    engine: Literal["vectorized", "sequential"] = setting(
+        "vectorized", "how local steps are computed; sequential: plainly, to check the other by"
+    )
     device: Literal["cpu", "cuda", "mps"] = setting("cpu", "where torch runs")
-    threads: int = setting(1, "torch threads; more can change the last digits", at_least=1)
+    threads: int = setting(
+        1, "cores that train one run; no digit depends on it", at_least=1, also=("workers",)
+    )
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """What nodes and the server do besides plain SGD and a mean."""
+
+    momentum: float = setting(
+        0.0, "of local steps; starts afresh after every mean", at_least=0, at_most=1
+    )
+    weight_decay: float = setting(0.0, "of local steps", at_least=0)
+    fedprox: float = setting(
+        0.0,
+        "FedProx's mu: pull of local steps towards the last mean",
+        at_least=0,
+        also=("mu", "proximal_mu", "prox"),
+    )
+    scaffold: bool = setting(False, "correct local steps by SCAFFOLD; twice the bytes globally")
+    server: Literal["mean", "momentum", "adam"] = setting(
+        "mean", "what the server makes of a global mean (FedAvg, FedAvgM, FedAdam)"
+    )
+    server_lr: float = setting(1.0, "of the server; 0.01 to 0.1 for adam", above=0)
+    server_momentum: float = setting(0.9, "of the server; adam's beta1", at_least=0, at_most=1)
+    server_beta2: float = setting(0.99, "adam's, of the server", at_least=0, at_most=1)
+    server_epsilon: float = setting(1e-3, "adam's, of the server", above=0, also=("tau",))
+
+
+@dataclass(frozen=True)
+class ParticipationConfig:
+    """Which nodes take part in a round."""
+
+    fraction: float = setting(
+        1.0,
+        "share of the nodes that are asked in every round",
+        above=0,
+        at_most=1,
+        also=("participation", "fraction_fit", "fraction_train", "client_fraction"),
+    )
+    sampled: Literal["group", "all"] = setting("group", "fraction of every group, or of all nodes")
+    dropout: float = setting(
+        0.0, "probability that a node vanishes in a round", at_least=0, at_most=1
+    )
+    deadline_s: float = setting(
+        0.0, "longest local work that a mean waits for, in simulated seconds; 0: any", at_least=0
+    )
+    jitter: float = setting(
+        0.0, "how speeds vary by round: standard deviation of the log", at_least=0, at_most=10
+    )
 
 
 @dataclass(frozen=True)
@@ -224,3 +275,5 @@ class Config:
     compute: ComputeConfig = field(default_factory=ComputeConfig)
     algorithm: AlgorithmConfig = field(default_factory=AlgorithmConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    participation: ParticipationConfig = field(default_factory=ParticipationConfig)

@@ -48,19 +48,33 @@ class LocalSteps:
         """
         return self.lr * self.lr_decay ** (t - 1)
 
+    def order(self, t: int, i: int, n_examples: int) -> Ints | None:
+        """Order in which node i takes its examples in step t; None if it takes all at once.
+
+        It depends on (seed, t, i) alone, so neither order nor engine nor a resumed run can change
+        it.
+        """
+        if self.batch_size is None or self.batch_size >= n_examples:
+            return None
+        return np.random.default_rng([self.seed, t, i]).permutation(n_examples)
+
     def batches(self, t: int, i: int, n_examples: int) -> Sequence[Ints | None]:
         """Examples of node i in each mini-batch of step t; None is a batch of everything.
 
         An epoch is a random permutation cut into ceil(n/batch) pieces; a batch is one random
-        choice without replacement. Both depend on (seed, t, i) alone, so neither order nor engine
-        nor a resumed run can change them.
+        choice without replacement.
         """
-        if self.batch_size is None or self.batch_size >= n_examples:
+        order, size = self.order(t, i, n_examples), self.batch_size
+        if order is None or size is None:
             return [None]
-        order = np.random.default_rng([self.seed, t, i]).permutation(n_examples)
         if self.unit == "batch":
-            return [order[: self.batch_size]]
-        return [order[k : k + self.batch_size] for k in range(0, n_examples, self.batch_size)]
+            return [order[:size]]
+        return [order[k : k + size] for k in range(0, n_examples, size)]
+
+    def taken(self, n_examples: int) -> int:
+        """Examples that a node of n works through in one step."""
+        whole = self.batch_size is None or self.unit == "epoch"
+        return n_examples if whole else min(n_examples, self.batch_size or n_examples)
 
     def examples_per_step(self, sizes: Ints) -> Ints:
         """Examples each node works through in one step."""
@@ -71,16 +85,25 @@ class LocalSteps:
 
 @dataclass(frozen=True, eq=False)
 class Gradients:
-    """Full-data losses F_i(w) [n], and the Gram matrix [n, n] of the centred gradients.
+    """Full-data losses F_i(w) [n], and what the planner sees of the gradients there.
 
-    Besides, the cosines [n, n] between gradients of the last layer, and a sketch [n, r] of all
-    gradients where one was asked for.
+    Either a sketch [n, r] of every gradient; or the Gram matrix [n, n] of the centred gradients,
+    and the cosines [n, n] between those of the last layer.
     """
 
     losses: Floats
-    gram: Floats
-    last_layer: Floats
+    gram: Floats | None = None
+    last_layer: Floats | None = None
     sketches: Floats | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """Full-data losses F_i(w) [n], and the divergences delta and Delta of the groups there."""
+
+    losses: Floats
+    delta: float
+    Delta: float
 
 
 @dataclass(frozen=True)
@@ -97,11 +120,19 @@ class Engine(Protocol):
     def initial(self) -> Models:
         """Give every node the same random model w(0)."""
 
-    def advance(self, models: Models, start: int, stop: int, z: Ints) -> Models:
-        """Take local steps start+1 .. stop on every node, then average by z, weighted by data."""
+    def advance(
+        self, models: Models, start: int, stop: int, z: Ints, present: Ints | None = None
+    ) -> Models:
+        """Take local steps start+1 .. stop on every node, then average by z, weighted by data.
+
+        With `present`, only those nodes step and count; a group without any keeps its model.
+        """
 
     def gradients(self, w: "Tensor", sketch: Sketch | None = None) -> Gradients:
-        """Compute every node's full-data loss and gradient at w."""
+        """Compute every node's full-data loss and gradient at w, as the planner may see them."""
+
+    def measure(self, w: "Tensor", z: Ints) -> Measured:
+        """Compute every node's full-data loss at w, and how the groups z diverge there."""
 
     def evaluate(self, w: "Tensor", part: Literal["val", "test"]) -> Score:
         """Score the model w on held-out examples."""

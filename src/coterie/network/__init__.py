@@ -84,18 +84,27 @@ class Network:
             return up + up
         return up + self.total(self.timed(self.patterns(z, servers, nbytes)[1]))
 
-    def upload(self, z: Ints, servers: Ints, nbytes: int) -> Transfer:
-        """Time nbytes from every node to its group's server, all at once."""
+    def part(self, z: Ints, servers: Ints, nbytes: int, asked: Ints, counted: Ints) -> Transfer:
+        """Time an aggregation of some: models go down to nodes asked, up from those counted."""
+        up = self.upload(z, servers, nbytes, counted)
+        if self.reference:
+            return up + self.upload(z, servers, nbytes, asked)
+        return up + self.total(self.timed(self.patterns(z, servers, nbytes, asked)[1]))
+
+    def upload(self, z: Ints, servers: Ints, nbytes: int, nodes: Ints | None = None) -> Transfer:
+        """Time nbytes from every node, or some, to its group's server, all at once."""
         sent = REFERENCE_BYTES if self.reference else nbytes
-        phases = self.timed(self.patterns(z, servers, sent)[0])
+        phases = self.timed(self.patterns(z, servers, sent, nodes)[0])
         return self._scaled(phases, nbytes / sent if self.reference else 1.0)
 
     def patterns(
-        self, z: Ints, servers: Ints, nbytes: int
+        self, z: Ints, servers: Ints, nbytes: int, nodes: Ints | None = None
     ) -> tuple[tuple[Phase, ...], tuple[Phase, ...]]:
-        """List the phases up to the servers, and those back down."""
-        via = collectors(self.topology, self.edge_of, z, servers) if self.combine else None
-        return gather(z, servers, nbytes, via), scatter(z, servers, nbytes, via)
+        """List the phases up to the servers, and those back down; of some nodes, or all."""
+        z, via = z if nodes is None else z[nodes], None
+        if self.combine:
+            via = collectors(self.topology, self.edge_of, z, servers, nodes)
+        return gather(z, servers, nbytes, via, nodes), scatter(z, servers, nbytes, via, nodes)
 
     def timed(self, phases: tuple[Phase, ...]) -> tuple[Timed, ...]:
         """Route and time phases, each of which starts when the one before has ended."""

@@ -6,45 +6,61 @@ from coterie.network.values import Ints, Phase
 from coterie.topology import Topology
 
 
-def gather(z: Ints, servers: Ints, nbytes: int, via: Ints | None = None) -> tuple[Phase, ...]:
+def gather(
+    z: Ints,
+    servers: Ints,
+    nbytes: int,
+    via: Ints | None = None,
+    nodes: Ints | None = None,
+) -> tuple[Phase, ...]:
     """Send every node's model to its group's server, or first to the vertex via [n].
 
-    A collector sends one model on for each group: the mean of those it got, and its own.
+    With `nodes`, z and via are theirs, and only they send. A collector sends one model on for each
+    group: the mean of those it got, and its own.
 
     >>> z, via = np.array([0, 0, 0]), np.array([0, 2, 2])
     >>> [(p.src.tolist(), p.dst.tolist()) for p in gather(z, np.array([0]), 10, via)]
     [([1], [2]), ([2], [0])]
     """
-    n, server = len(z), servers[z]
+    server = servers[z]
+    senders = np.arange(len(z)) if nodes is None else nodes
     if via is None:
-        return (_phase(np.arange(n), server, nbytes),)
-    first = _phase(np.arange(n), via, nbytes)
+        return (_phase(senders, server, nbytes),)
+    first = _phase(senders, via, nbytes)
     onward = np.unique(np.stack([z, via, server], axis=1)[via != server], axis=0)
     return tuple(p for p in (first, _phase(onward[:, 1], onward[:, 2], nbytes)) if len(p.src))
 
 
-def scatter(z: Ints, servers: Ints, nbytes: int, via: Ints | None = None) -> tuple[Phase, ...]:
+def scatter(
+    z: Ints,
+    servers: Ints,
+    nbytes: int,
+    via: Ints | None = None,
+    nodes: Ints | None = None,
+) -> tuple[Phase, ...]:
     """Send the mean back the way the models came."""
-    return tuple(Phase(p.dst, p.src, p.nbytes) for p in reversed(gather(z, servers, nbytes, via)))
+    there = gather(z, servers, nbytes, via, nodes)
+    return tuple(Phase(p.dst, p.src, p.nbytes) for p in reversed(there))
 
 
-def collectors(topology: Topology, edge_of: Ints, z: Ints, servers: Ints) -> Ints:
+def collectors(
+    topology: Topology, edge_of: Ints, z: Ints, servers: Ints, nodes: Ints | None = None
+) -> Ints:
     """Choose where each node's model goes first when models are combined in the network [n].
 
     The members of a group under one network edge send to one of them, or to a place in the network
     that can serve, so that the edge sends one model on: the collector that makes fewest links
     carry a model. Where that would not be fewer than sending all to the server, and under the
-    server's own edge, nothing is combined.
+    server's own edge, nothing is combined. With `nodes`, only they take part, and z is theirs.
     """
+    nodes = np.arange(len(z)) if nodes is None else nodes
     via: Ints = servers[z].copy()
     n = topology.n_devices
     places = topology.place_vertices
-    pairs, of = np.unique(np.stack([z, edge_of], axis=1), axis=0, return_inverse=True)
+    pairs, of = np.unique(np.stack([z, edge_of[nodes]], axis=1), axis=0, return_inverse=True)
     order = np.argsort(of, kind="stable")
-    for (k, edge), members in zip(
-        pairs, np.split(order, np.cumsum(np.bincount(of))[:-1]), strict=True
-    ):
-        server = servers[k]
+    for (k, edge), at in zip(pairs, np.split(order, np.cumsum(np.bincount(of))[:-1]), strict=True):
+        server, members = servers[k], nodes[at]
         if len(members) < 2 or (server < n and edge_of[server] == edge):
             continue
         candidates = np.concatenate([members, places])
@@ -52,7 +68,7 @@ def collectors(topology: Topology, edge_of: Ints, z: Ints, servers: Ints) -> Int
         carried += _hops(topology, candidates, np.array([server]))[:, 0]
         best = int(carried.argmin())
         if carried[best] < _hops(topology, np.array([server]), members).sum():
-            via[members] = candidates[best]
+            via[at] = candidates[best]
     return via
 
 

@@ -1,0 +1,219 @@
+"""Chains of linear layers and ReLUs, many nodes at once, with their gradients written out.
+
+Writing them out lets a layer's gradient be added to its weights by the product that makes it, so
+that it is never stored: two thirds of the memory traffic of a step go.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from coterie.engine import Ints, LocalSteps
+from coterie.engine.batching import Batch, batches_of
+from coterie.engine.descent import Descent, LocalRule
+from coterie.engine.module import Shards, chunk, inputs
+
+ALONE_FROM = 48  # examples in a batch from which one product per node beats one for all nodes
+STACK_BYTES = 6 << 20  # of weights trained together: they and their batch should stay in cache
+MOST_STACKED = 64
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A linear layer: where its weight [out, in] and bias lie in the vector, and what follows."""
+
+    rows: int
+    columns: int
+    at: int
+    bias: bool
+    relu: bool
+
+    @property
+    def end(self) -> int:
+        """Where the next layer begins."""
+        return self.at + self.rows * (self.columns + self.bias)
+
+
+def find_chain(model: nn.Module) -> list[Layer] | None:
+    """Return the layers of a module that is linear layers and ReLUs in a row, else None.
+
+    >>> [layer.rows for layer in find_chain(nn.Sequential(nn.Linear(4, 3), nn.ReLU(),
+    ...     nn.Linear(3, 2))) or []]
+    [3, 2]
+    """
+    if type(model) is not nn.Sequential:
+        return None
+    layers: list[Layer] = []
+    for at, module in enumerate(model):
+        if type(module) is nn.Linear and module.weight.requires_grad:
+            has_bias = module.bias is not None
+            start = layers[-1].end if layers else 0
+            if (has_bias and not module.bias.requires_grad) or _shared(module, model):
+                return None
+            layers.append(Layer(module.out_features, module.in_features, start, has_bias, False))
+        elif type(module) is nn.ReLU and layers:
+            layers[-1] = Layer(**{**vars(layers[-1]), "relu": True})
+        elif not (type(module) is nn.Flatten and at == 0 and _flattens_all(module)):
+            return None
+    return layers if layers and not layers[-1].relu else None
+
+
+def _flattens_all(module: nn.Flatten) -> bool:
+    return module.start_dim == 1 and module.end_dim == -1
+
+
+def _shared(module: nn.Module, model: nn.Sequential) -> bool:
+    """Whether a layer occurs twice, or has hooks, which a written-out gradient would pass by."""
+    hooks = module._forward_hooks or module._forward_pre_hooks or module._backward_hooks
+    return sum(m is module for m in model) > 1 or bool(hooks)
+
+
+class Dense:
+    """Trains nodes whose model is such a chain."""
+
+    name = "dense"
+
+    def __init__(self, layers: Sequence[Layer], shards: Shards) -> None:
+        """Take the chain and the nodes' data."""
+        self._layers, self._shards = layers, shards
+        self.d = layers[-1].end
+        self.ways = 1  # how many threads use it, all with the same code
+
+    def stack(self, batch: int) -> int:
+        """Return how many nodes are trained together with batches of so many examples."""
+        if batch >= ALONE_FROM:
+            return 1
+        return max(1, min(MOST_STACKED, STACK_BYTES // (4 * self.d)))
+
+    def train(
+        self,
+        w: Tensor,
+        rows: Tensor,
+        nodes: Ints,
+        start: int,
+        stop: int,
+        steps: LocalSteps,
+        rule: LocalRule,
+        pull: Tensor | None,
+    ) -> list[Tensor]:
+        """Take steps start+1 .. stop from the models w[rows], in pieces [c, ...] of all numbers."""
+        ws = self._split(w, rows)
+        own = None if pull is None else self._split(pull, torch.arange(len(pull)))
+        descent = None if rule.plain else Descent(rule, ws, own)
+        for t in range(start + 1, stop + 1):
+            lr = steps.lr_at(t)
+            for batch in batches_of(self._shards, nodes, t, steps):
+                self._step(ws, batch, lr, descent)
+        return ws
+
+    def gradients(self, w: Tensor, nodes: Ints, out: Tensor) -> Tensor:
+        """Full-data losses [c] at one model w [d]; the gradients go to out [c, d]."""
+        ws = self._split(w[None], torch.zeros(1, dtype=torch.int64))
+        losses = torch.zeros(len(nodes), dtype=torch.float64)
+        for row, i in enumerate(nodes):
+            x, y = self._shards.of(int(i))
+            size = chunk(x)
+            out[row] = 0
+            for xs, ys in zip(torch.split(x, size), torch.split(y, size), strict=True):
+                hidden = self._forward(ws, inputs(xs).flatten(1)[None])
+                logs = torch.log_softmax(hidden[-1], dim=-1)
+                losses[row] -= logs.view(len(ys), -1).gather(1, ys[:, None]).sum().double()
+                dy = _less_one(logs.exp_(), ys[None]).div_(len(y))
+                for layer, dW, db in self._backward(ws, hidden, dy):
+                    end = layer.at + layer.rows * layer.columns
+                    out[row, layer.at : end] += dW.flatten()
+                    if db is not None:
+                        out[row, end : layer.end] += db.flatten()
+            losses[row] /= len(y)
+        return losses
+
+    def _step(self, ws: list[Tensor], batch: Batch, lr: float, descent: Descent | None) -> None:
+        c = len(batch.rows)
+        ws = [part[:c] for part in ws]
+        index = torch.from_numpy(batch.rows.reshape(-1)).to(self._shards.x.device)
+        x = inputs(self._shards.x.index_select(0, index)).view(*batch.rows.shape, -1)
+        y = self._shards.y.index_select(0, index).view(batch.rows.shape)
+        hidden = self._forward(ws, x)
+        dy = _less_one(torch.softmax(hidden[-1], dim=-1), y)
+        dy.mul_(batch.weights.to(dy) if isinstance(batch.weights, Tensor) else batch.weights)
+        if descent is None:
+            self._descend(ws, hidden, dy, lr)
+        else:
+            grads = list(self._backward(ws, hidden, dy))[::-1]
+            parts = [g for _, dW, db in grads for g in (dW, db) if g is not None]
+            descent.step(parts, lr)
+
+    def _forward(self, ws: list[Tensor], x: Tensor) -> list[Tensor]:
+        """Return x [c, B, in] and what each layer makes of it."""
+        hidden = [x]
+        at = 0
+        for layer in self._layers:
+            weight = ws[at].transpose(1, 2)
+            bias = ws[at + 1] if layer.bias else None
+            out = _product(hidden[-1], weight, bias)
+            hidden.append(out.relu_() if layer.relu else out)
+            at += 1 + layer.bias
+        return hidden
+
+    def _descend(self, ws: list[Tensor], hidden: list[Tensor], dy: Tensor, lr: float) -> None:
+        """Go down the gradient; dy [c, B, out] is that of the last layer's output."""
+        at = len(ws)
+        for number in reversed(range(len(self._layers))):
+            layer, x = self._layers[number], hidden[number]
+            at -= 1 + layer.bias
+            before = _product(dy, ws[at]) if number else None
+            if layer.bias:
+                ws[at + 1].sub_(dy.sum(dim=1), alpha=lr)
+            if len(dy) == 1:
+                ws[at][0].addmm_(dy[0].T, x[0], alpha=-lr)
+            else:
+                ws[at].baddbmm_(dy.transpose(1, 2), x, alpha=-lr)
+            if before is not None:
+                dy = self._through(before, number, x)
+
+    def _backward(
+        self, ws: list[Tensor], hidden: list[Tensor], dy: Tensor
+    ) -> "list[tuple[Layer, Tensor, Tensor | None]]":
+        """Gradients of every layer, the last first."""
+        found, at = [], len(ws)
+        for number in reversed(range(len(self._layers))):
+            layer, x = self._layers[number], hidden[number]
+            at -= 1 + layer.bias
+            bias = dy.sum(dim=1) if layer.bias else None
+            found.append((layer, _product(dy.transpose(1, 2), x), bias))
+            if number:
+                dy = self._through(_product(dy, ws[at]), number, x)
+        return found
+
+    def _through(self, dy: Tensor, number: int, out: Tensor) -> Tensor:
+        """Gradient before the ReLU of the layer whose output is `out`, if it has one."""
+        relu = self._layers[number - 1].relu
+        return torch.ops.aten.threshold_backward(dy, out, 0.0) if relu else dy
+
+    def _split(self, w: Tensor, rows: Tensor) -> list[Tensor]:
+        """Copies of the weights [c, out, in] and biases [c, out] of vectors w[rows], [c, d]."""
+        parts = []
+        for layer in self._layers:
+            end = layer.at + layer.rows * layer.columns
+            weight = w[:, layer.at : end].index_select(0, rows)
+            parts.append(weight.view(-1, layer.rows, layer.columns))
+            if layer.bias:
+                parts.append(w[:, end : layer.end].index_select(0, rows))
+        return parts
+
+
+def _product(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
+    """a @ b (+ bias) for stacks; a stack of one is quicker as a plain product."""
+    if len(a) == 1:
+        plain = a[0] @ b[0] if bias is None else torch.addmm(bias[0], a[0], b[0])
+        return plain[None]
+    return torch.bmm(a, b) if bias is None else torch.baddbmm(bias[:, None], a, b)
+
+
+def _less_one(shares: Tensor, y: Tensor) -> Tensor:
+    """Shares [c, B, classes] of each class, less one for the true class, in place."""
+    flat = shares.view(-1, shares.shape[-1])
+    flat[torch.arange(len(flat), device=flat.device), y.reshape(-1)] -= 1
+    return shares

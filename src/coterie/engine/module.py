@@ -1,0 +1,183 @@
+"""What all engines do with a torch module: its tensors as one vector, its data, its scores."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from coterie.engine import Floats, Ints, Score
+from coterie.models.size import state_tensors
+
+CHUNK_VALUES = 2048 * 784  # input values in one forward pass where gradients or scores are summed
+GRAM_COLUMNS = 16_384  # gradient entries multiplied in single precision before a double sum
+
+Arrays = tuple[NDArray[np.uint8] | NDArray[np.float32], Ints]  # pixels or numbers, labels
+HeldOut = Mapping[Literal["val", "test"], Arrays]
+
+
+@dataclass(frozen=True, eq=False)
+class Nodes:
+    """Examples of all nodes, one node after the other: x [N, ...], y [N], sizes [n]."""
+
+    x: NDArray[np.uint8] | NDArray[np.float32]
+    y: Ints
+    sizes: Ints
+
+    @classmethod
+    def of(cls, nodes: Sequence[Arrays]) -> "Nodes":
+        """Put the examples of single nodes together."""
+        x = np.concatenate([x for x, _ in nodes])
+        return cls(x, np.concatenate([y for _, y in nodes]), np.array([len(y) for _, y in nodes]))
+
+
+class Shards:
+    """The nodes' examples as tensors on a device; pixels stay bytes until a batch needs them."""
+
+    def __init__(self, nodes: Nodes, device: torch.device) -> None:
+        """Take the examples; arrays that are in order already are not copied."""
+        self.x = torch.from_numpy(np.ascontiguousarray(nodes.x)).to(device)
+        self.y = torch.from_numpy(np.ascontiguousarray(nodes.y)).to(device)
+        self.sizes = nodes.sizes
+        self.starts: Ints = np.concatenate([[0], np.cumsum(nodes.sizes)])
+        self.p: Floats = nodes.sizes / nodes.sizes.sum()
+
+    def __len__(self) -> int:
+        """Count the nodes."""
+        return len(self.sizes)
+
+    def of(self, i: int) -> tuple[Tensor, Tensor]:
+        """Return all examples of node i."""
+        at = slice(int(self.starts[i]), int(self.starts[i + 1]))
+        return self.x[at], self.y[at]
+
+
+class FlatModule:
+    """A module whose averaged tensors are views of one vector, the trained ones first."""
+
+    def __init__(self, model: nn.Module) -> None:
+        """Take a module over; it must not be used by anybody else."""
+        self.model = model
+        self.flat, self.trained = _flatten(model)
+        self.d_trained = sum(w.numel() for w in self.trained)
+        self._counters = [(b, b.clone()) for b in model.buffers() if not b.is_floating_point()]
+        self._images = any(isinstance(m, nn.Conv2d) for m in model.modules())
+
+    def load(self, w: Tensor) -> None:
+        """Make w the module's state; whole-number buffers, such as counters, start over."""
+        self.flat.copy_(w)
+        for buffer, initial in self._counters:
+            buffer.copy_(initial)
+
+    def scores(self, x: Tensor) -> Tensor:
+        """Run the module on pixels or numbers; convolutions are quicker with channels last."""
+        values = inputs(x)
+        if self._images and values.ndim == 4:
+            values = values.to(memory_format=torch.channels_last)
+        scores: Tensor = self.model(values)
+        return scores
+
+    def gradient(self, loss: Tensor) -> tuple[Tensor, ...]:
+        """Gradient of the trained parameters; zero for one that the loss does not depend on."""
+        return torch.autograd.grad(loss, self.trained, allow_unused=True, materialize_grads=True)
+
+    def full_gradient(self, x: Tensor, y: Tensor) -> tuple[float, Tensor]:
+        """Loss and gradient [d] at the loaded model over all examples of a node, in chunks."""
+        total = torch.zeros(self.d_trained, device=self.flat.device)
+        loss_sum = 0.0
+        size = chunk(x)
+        for xs, ys in zip(torch.split(x, size), torch.split(y, size), strict=True):
+            loss = cross_entropy(self.scores(xs), ys, reduction="sum")
+            total += torch.cat([g.reshape(-1) for g in self.gradient(loss)])
+            loss_sum += loss.item()
+        return loss_sum / len(y), total / len(y)
+
+    @torch.inference_mode()
+    def score(self, x: Tensor, y: Tensor) -> tuple[float, int]:
+        """Sum of the losses of the loaded model, and how often it is right."""
+        scores = self.scores(x)
+        loss = float(cross_entropy(scores, y, reduction="sum"))
+        return loss, int((scores.argmax(dim=1) == y).sum())
+
+    def export(self) -> dict[str, Tensor]:
+        """Return the loaded model as named tensors."""
+        return {k: v.detach().cpu().clone() for k, v in self.model.state_dict().items()}
+
+
+def evaluate(module: FlatModule, w: Tensor, x: Tensor, y: Tensor) -> Score:
+    """Score the model w on examples, in evaluation mode."""
+    module.load(w)
+    module.model.eval()
+    size = chunk(x)
+    pieces = zip(torch.split(x, size), torch.split(y, size), strict=True)
+    losses, right = zip(*[module.score(xs, ys) for xs, ys in pieces], strict=True)
+    return Score(math.fsum(losses) / len(y), sum(right) / len(y))
+
+
+def inputs(x: Tensor) -> Tensor:
+    """Return what a model sees: pixels divided by 255, numbers as they are."""
+    return x.float().div_(255) if x.dtype == torch.uint8 else x
+
+
+def chunk(x: Tensor) -> int:
+    """Return how many examples of x [N, ...] go through a model at once, to bound its memory.
+
+    >>> chunk(torch.empty(5, 1, 28, 28)), chunk(torch.empty(5, 3, 84, 84))
+    (2048, 75)
+    """
+    return max(1, CHUNK_VALUES // x[0].numel())
+
+
+def centred_gram(grads: Tensor, p: Floats) -> Floats:
+    """Gram matrix of g_i - sum_j p_j g_j, [n, n] from [n, d], summed in double precision.
+
+    >>> centred_gram(torch.tensor([[1.0, 0.0], [3.0, 0.0]]), np.array([0.5, 0.5])).tolist()
+    [[1.0, -1.0], [-1.0, 1.0]]
+    """
+    weights = torch.from_numpy(p).to(grads)
+    gram = np.zeros((len(p), len(p)))
+    for piece in torch.split(grads, GRAM_COLUMNS, dim=1):
+        centred = piece - weights @ piece
+        gram += (centred @ centred.T).cpu().numpy()
+    return gram
+
+
+def cosines(rows: Tensor) -> Floats:
+    """Cosines between rows [n, n]; a row of zeros is at right angles to all.
+
+    >>> cosines(torch.tensor([[1.0, 0.0], [2.0, 0.0], [0.0, 0.0]])).tolist()
+    [[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]
+    """
+    unit = torch.nn.functional.normalize(rows.double(), dim=1)
+    found: Floats = (unit @ unit.T).cpu().numpy()
+    return found
+
+
+def last_layer(trained: Sequence[nn.Parameter]) -> int:
+    """Count the entries of the last weights, and of the bias behind them if there is one."""
+    tail = 2 if len(trained) > 1 and trained[-1].ndim == 1 else 1
+    return sum(w.numel() for w in trained[-tail:])
+
+
+def seed_dropout(seed: int, device: torch.device) -> None:
+    """Restart the stream of random layers; on a CPU far cheaper than torch.manual_seed."""
+    if device.type == "cpu":
+        torch.default_generator.manual_seed(seed % 2**63)
+    else:
+        torch.manual_seed(seed % 2**63)
+
+
+def _flatten(model: nn.Module) -> tuple[Tensor, list[nn.Parameter]]:
+    """Move all averaged tensors of a module into one vector; the module keeps views of it."""
+    tensors = state_tensors(model)
+    flat = torch.cat([w.detach().reshape(-1) for w in tensors])
+    at = 0
+    for w in tensors:
+        w.data = flat[at : at + w.numel()].view_as(w)
+        at += w.numel()
+    return flat, [w for w in model.parameters() if w.requires_grad]

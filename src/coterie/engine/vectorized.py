@@ -1,0 +1,394 @@
+"""The fast engine: many nodes at once where that pays, on every core, with the same results.
+
+Work is cut into jobs that do not depend on how many threads do them, and what they return is
+added up in the order of the jobs, so that the number of threads changes no digit.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Literal, Protocol, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from coterie.costs import Floats
+from coterie.engine import Gradients, Ints, LocalSteps, Measured, Models, Score
+from coterie.engine.calibrate import choose_kernel
+from coterie.engine.dense import Dense, find_chain
+from coterie.engine.descent import PLAIN, LocalRule, travelled
+from coterie.engine.module import (
+    FlatModule,
+    HeldOut,
+    Nodes,
+    Shards,
+    centred_gram,
+    chunk,
+    cosines,
+    last_layer,
+)
+from coterie.engine.sequential import Sequential
+from coterie.engine.single import Single
+from coterie.engine.stacked import Stacked, treats_examples_alone
+from coterie.sketch import Sketch
+
+JOB_BYTES = 16 << 20  # of models that a job returns before they are averaged
+GRADIENT_VALUES = 512 * 784  # input values in one forward pass of a group's gradient
+KEPT_BYTES = 512 << 20  # of gradients that are kept rather than computed twice
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+
+
+class Kernel(Protocol):
+    """A way to train c nodes at once, and to take their gradients."""
+
+    name: str
+
+    def stack(self, batch: int) -> int:
+        """Return how many nodes are trained together with batches of so many examples."""
+
+    def train(
+        self,
+        w: Tensor,
+        rows: Tensor,
+        nodes: Ints,
+        start: int,
+        stop: int,
+        steps: LocalSteps,
+        rule: LocalRule,
+        pull: Tensor | None,
+    ) -> list[Tensor]:
+        """Take steps start+1 .. stop from the models w[rows] of nodes, the largest first.
+
+        The models are returned in pieces [c, ...], which together are all numbers in their order.
+        """
+
+    def gradients(self, w: Tensor, nodes: Ints, out: Tensor) -> Tensor:
+        """Full-data losses [c] at one model w [d]; the gradients go to out [c, d]."""
+
+
+class Vectorized:
+    """Trains stacks of nodes, or nodes one by one, whichever is quicker for the module."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        nodes: Nodes,
+        held_out: HeldOut,
+        steps: LocalSteps,
+        device: str = "cpu",
+        rule: LocalRule = PLAIN,
+        workers: int = 1,
+    ) -> None:
+        """Take the module, each node's examples, the held-out parts, and the cores to use."""
+        self._oracle = Sequential(model, nodes, held_out, steps, device, rule)
+        self._model, self._steps, self._rule = model, steps, rule
+        self._device = torch.device(device)
+        self._shards: Shards = self._oracle._shards
+        self._held_out = self._oracle._held_out
+        flat: FlatModule = self._oracle._module
+        self._d, self._d_trained = len(flat.flat), flat.d_trained
+        self._d_last = last_layer(flat.trained)
+        self._alone = treats_examples_alone(model, self._shards.x)
+        # Random layers draw from torch's one generator, and a GPU keeps itself busy.
+        self._workers = workers if self._alone and self._device.type == "cpu" else 1
+        self._single = Single(model, self._shards, self._workers)
+        self._kernel = self._choose()
+        self._pool = ThreadPoolExecutor(
+            self._workers, initializer=torch.set_num_threads, initargs=(1,)
+        )
+
+    def choice(self) -> dict[str, str]:
+        """Return how this engine executes: what a resumed run needs to give the same digits."""
+        return {"kernel": self._kernel.name}
+
+    def choose(self, choice: dict[str, str]) -> None:
+        """Execute as another engine did."""
+        self._kernel = self._kernels()[choice["kernel"]]()
+
+    def _kernels(self) -> dict[str, Callable[[], Kernel]]:
+        kernels: dict[str, Callable[[], Kernel]] = {"single": lambda: self._single}
+        if self._alone:
+            kernels["stacked"] = lambda: Stacked(self._model, self._shards, self._single)
+        layers = find_chain(self._model)
+        if self._alone and layers and layers[-1].end == self._d:
+            kernels["dense"] = lambda: Dense(layers, self._shards)
+        return kernels
+
+    def _choose(self) -> Kernel:
+        kernels = self._kernels()
+        if "dense" in kernels or len(kernels) == 1:
+            return kernels.get("dense", kernels["single"])()
+        return choose_kernel(
+            [make() for make in kernels.values()],
+            self._model,
+            self._shards,
+            self._steps,
+            self._oracle.initial().w[0],
+        )
+
+    def initial(self) -> Models:
+        """Give every node the same random model w(0)."""
+        return self._oracle.initial()
+
+    def advance(
+        self, models: Models, start: int, stop: int, z: Ints, present: Ints | None = None
+    ) -> Models:
+        """Take local steps start+1 .. stop on every node, then average by z, weighted by data."""
+        there = np.arange(len(z)) if present is None else present
+        K = int(z.max()) + 1
+        share = shares(self._shards.p, z, there, K)
+        if self._one_gradient_does(start, stop):
+            means = self._group_steps(models, stop, z, there, share, K)
+            own = None
+        else:
+            means, own = self._node_steps(models, start, stop, z, there, share, K)
+        for k in set(range(K)) - set(z[there].tolist()):
+            means[k] = self._kept(models, z == k)
+        if not torch.isfinite(means).all():
+            self._oracle.advance(models, start, stop, z, present)  # it names the node and the step
+        memory = dict(models.memory)
+        if own is not None:
+            memory["scaffold.own"] = own
+            if K == 1:
+                memory["scaffold.common"] = torch.from_numpy(self._shards.p).to(own) @ own
+        return Models(means.float().to(self._device), z, memory)
+
+    def _kept(self, models: Models, members: np.ndarray) -> Tensor:
+        """Return the model of a group of which nobody was there: what its nodes have."""
+        rows = torch.from_numpy(models.of_node[members])
+        p = torch.from_numpy(self._shards.p[members])
+        return (p / p.sum()) @ models.w.cpu().double()[rows]
+
+    def _node_steps(
+        self,
+        models: Models,
+        start: int,
+        stop: int,
+        z: Ints,
+        there: Ints,
+        share: Floats,
+        K: int,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Train every node and add up the groups' means [K, d]; also SCAFFOLD's corrections."""
+        own = models.memory["scaffold.own"].clone() if self._rule.scaffold else None
+        kernel = self._kernel
+
+        def train(nodes: Ints) -> list[tuple[int, float, Tensor]]:
+            groups, at_group = np.unique(z[nodes], return_inverse=True)
+            weights = torch.zeros(len(groups), len(nodes))
+            weights[at_group, np.arange(len(nodes))] = torch.from_numpy(share[nodes]).float()
+            weights = weights.to(self._device)
+            total = torch.zeros(len(groups), self._d, device=self._device)
+            rows = torch.from_numpy(models.of_node[nodes]).to(self._device)
+            c = kernel.stack(self._steps.batch_size or int(self._shards.sizes[nodes[0]]))
+            for at in range(0, len(nodes), c):
+                few = slice(at, at + c)
+                pull = None if own is None else models.memory["scaffold.common"] - own[nodes[few]]
+                done = kernel.train(
+                    models.w, rows[few], nodes[few], start, stop, self._steps, self._rule, pull
+                )
+                if own is not None and pull is not None:
+                    given = models.w[rows[few]]
+                    own[nodes[few]] = self._renewed(given, done, nodes[few], start, stop) - pull
+                if kernel is self._single:
+                    return [(int(z[nodes[0]]), float(share[nodes[0]]), done[0][0])]
+                add_up(total, weights[:, few], done)
+            return [(int(k), 1.0, total[at]) for at, k in enumerate(groups)]
+
+        means = torch.zeros(K, self._d, dtype=torch.float64)
+        for parts in self._do(train, self._jobs(there)):
+            for k, weight, w in parts:
+                means[k].add_(w.cpu().double(), alpha=weight)
+        return means, own
+
+    def _renewed(
+        self, given: Tensor, done: list[Tensor], nodes: Ints, start: int, stop: int
+    ) -> Tensor:
+        """Mean gradient [c, d] of nodes on their way from the models they were given."""
+        sizes = self._shards.sizes[nodes]
+        way = torch.tensor([[travelled(self._steps, start, stop, int(s))] for s in sizes])
+        w = torch.cat([part.flatten(1) for part in done], dim=1)
+        return (given - w)[:, : self._d_trained] / way.to(w)
+
+    def _jobs(self, nodes: Ints) -> list[Ints]:
+        """Cut nodes, the largest first, into jobs that neither cores nor groups decide.
+
+        One by one they are jobs of their own, so that their sum is the plain engine's.
+        """
+        if self._kernel is self._single:
+            return [nodes[at : at + 1] for at in range(len(nodes))]
+        order = nodes[np.lexsort((nodes, -self._shards.sizes[nodes]))]
+        c = self._kernel.stack(self._steps.batch_size or int(self._shards.sizes[order[0]]))
+        fits = max(1, JOB_BYTES // (4 * self._d * c))
+        size = c * max(1, min(fits, len(nodes) // (8 * c)))
+        return [order[at : at + size] for at in range(0, len(order), size)]
+
+    def _do(self, work: Callable[[Job], Result], jobs: list[Job]) -> Iterator[Result]:
+        """Do jobs on all cores; results come in the order of the jobs."""
+        if self._workers == 1:
+            with torch.random.fork_rng(devices=self._gpus()):
+                yield from map(work, jobs)
+        else:
+            yield from self._pool.map(work, jobs)
+
+    def _gpus(self) -> list[int]:
+        return [torch.cuda.current_device()] if self._device.type == "cuda" else []
+
+    def _one_gradient_does(self, start: int, stop: int) -> bool:
+        """Whether all nodes take one batch each and are averaged right after it.
+
+        Nodes of a group that start from the same model then end, on average, where that model ends
+        with one step along their mean gradient, momentum and FedProx included.
+        """
+        size = self._steps.batch_size
+        one = size is None or self._steps.unit == "batch" or size >= self._shards.sizes.max()
+        return self._alone and stop == start + 1 and one and not self._rule.scaffold
+
+    def _group_steps(
+        self, models: Models, t: int, z: Ints, there: Ints, share: Floats, K: int
+    ) -> Tensor:
+        """Take one step with every group's mean gradient; means [K, d]."""
+        means = torch.zeros(K, self._d, dtype=torch.float64)
+        lr = self._steps.lr_at(t)
+        jobs = []
+        for row, k in sorted(
+            set(zip(models.of_node[there].tolist(), z[there].tolist(), strict=True))
+        ):
+            nodes = there[(models.of_node[there] == row) & (z[there] == k)]
+            w = models.w[row].cpu().double()
+            mass = float(share[nodes].sum())
+            means[k] += mass * w
+            means[k, : self._d_trained] -= (
+                lr * mass * self._rule.weight_decay * w[: self._d_trained]
+            )
+            jobs += [(k, models.w[row], *part) for part in self._parts(t, nodes, share[nodes])]
+
+        def gradient(job: tuple[int, Tensor, Ints, Floats]) -> tuple[int, Tensor]:
+            k, w, rows, weights = job
+            return k, self._weighted_gradient(w, rows, weights)
+
+        for k, g in self._do(gradient, jobs):
+            means[k, : self._d_trained] -= lr * g.cpu().double()
+        return means
+
+    def _parts(self, t: int, nodes: Ints, share: Floats) -> Iterator[tuple[Ints, Floats]]:
+        """Cut the batches of nodes, one after the other, into pieces of rows and their weights."""
+        rows, counts = [], np.empty(len(nodes), dtype=np.int64)
+        for at, i in enumerate(nodes):
+            n = int(self._shards.sizes[i])
+            batch = self._steps.batches(t, int(i), n)[0]
+            rows.append(self._shards.starts[i] + (np.arange(n) if batch is None else batch))
+            counts[at] = len(rows[-1])
+        together, weights = np.concatenate(rows), np.repeat(share / counts, counts)
+        size = max(1, GRADIENT_VALUES // self._shards.x[0].numel())
+        for at in range(0, len(together), size):
+            yield together[at : at + size], weights[at : at + size]
+
+    def _weighted_gradient(self, w: Tensor, rows: Ints, weights: Floats) -> Tensor:
+        """Gradient [d] of the weighted sum of the examples' losses at w."""
+        index = torch.from_numpy(rows).to(self._device)
+        x, y = self._shards.x.index_select(0, index), self._shards.y.index_select(0, index)
+        with self._single.module() as module:
+            module.load(w)
+            module.model.train()
+            each = cross_entropy(module.scores(x), y, reduction="none")
+            loss = each @ torch.from_numpy(weights).to(each)
+            return torch.cat([g.reshape(-1) for g in module.gradient(loss)])
+
+    def gradients(self, w: Tensor, sketch: Sketch | None = None) -> Gradients:
+        """Compute every node's full-data loss and gradient at w, as the planner may see them."""
+        n = len(self._shards)
+        losses = np.empty(n)
+        columns, kind = (sketch.size, torch.float64) if sketch else (self._d_trained, torch.float32)
+        rows = torch.empty(n, columns, dtype=kind)
+        for nodes, some, grads in self._do(lambda nodes: self._grads(w, nodes), self._few(n)):
+            losses[nodes] = some
+            rows[nodes] = torch.from_numpy(sketch.apply(grads.cpu().numpy())) if sketch else grads
+        if sketch:
+            return Gradients(losses, sketches=rows.numpy())
+        last = rows[:, -self._d_last :]
+        return Gradients(losses, centred_gram(rows, self._shards.p), cosines(last))
+
+    def measure(self, w: Tensor, z: Ints) -> Measured:
+        """Compute every node's full-data loss at w, and how the groups z diverge there.
+
+        Gradients that would take much memory are computed twice: for the groups' means, and for
+        the distances from these.
+        """
+        n, p, K = len(z), self._shards.p, int(z.max()) + 1
+        keep = 4 * n * self._d_trained <= KEPT_BYTES
+        losses, kept = np.empty(n), []
+        mass = np.bincount(z, weights=p, minlength=K)
+        centres = torch.zeros(K, self._d_trained, dtype=torch.float64)
+        for nodes, some, grads in self._do(lambda nodes: self._grads(w, nodes), self._few(n)):
+            losses[nodes] = some
+            groups, at_group = np.unique(z[nodes], return_inverse=True)
+            weights = torch.zeros(len(groups), len(nodes))
+            weights[at_group, np.arange(len(nodes))] = torch.from_numpy(
+                p[nodes] / mass[z[nodes]]
+            ).float()
+            centres[groups] += (weights.to(grads) @ grads).cpu().double()
+            kept += [(nodes, grads)] if keep else []
+        centre = torch.from_numpy(mass) @ centres
+        near = centres.float().to(self._device)
+        again = kept or self._do(lambda nodes: self._grads(w, nodes)[::2], self._few(n))
+        delta = math.fsum(
+            float(p[nodes] @ (grads - near[z[nodes]]).norm(dim=1).cpu().double().numpy())
+            for nodes, grads in again
+        )
+        apart = (centres - centre).norm(dim=1).numpy()
+        return Measured(losses, delta, float(mass @ apart))
+
+    def _grads(self, w: Tensor, nodes: Ints) -> tuple[Ints, Floats, Tensor]:
+        out = torch.empty(len(nodes), self._d_trained, device=self._device)
+        losses: Floats = self._kernel.gradients(w, nodes, out).numpy()
+        return nodes, losses, out
+
+    def _few(self, n: int) -> list[Ints]:
+        """Cut all nodes into jobs whose gradients fit into memory."""
+        size = max(1, min(JOB_BYTES // (4 * self._d_trained), -(-n // 8)))
+        return [np.arange(at, min(at + size, n)) for at in range(0, n, size)]
+
+    def evaluate(self, w: Tensor, part: Literal["val", "test"]) -> Score:
+        """Score the model w on held-out examples."""
+        x, y = self._held_out[part]
+        size = chunk(x)
+
+        def score(at: int) -> tuple[float, int]:
+            with self._single.module() as module:
+                module.load(w)
+                module.model.eval()
+                return module.score(x[at : at + size], y[at : at + size])
+
+        found = list(self._do(score, list(range(0, len(y), size))))
+        losses, right = zip(*found, strict=True)
+        return Score(math.fsum(losses) / len(y), sum(right) / len(y))
+
+    def export(self, w: Tensor) -> dict[str, Tensor]:
+        """Return the model w as named tensors."""
+        return self._oracle.export(w)
+
+
+def shares(p: Floats, z: Ints, there: Ints, K: int) -> Floats:
+    """Weight [n] of every node in its group's mean: its data over that of those who are there.
+
+    >>> shares(np.array([0.5, 0.25, 0.25]), np.array([0, 0, 1]), np.array([1, 2]), 2).tolist()
+    [0.0, 1.0, 1.0]
+    """
+    present = np.zeros(len(p))
+    present[there] = p[there]
+    mass = np.bincount(z, weights=present, minlength=K)
+    found: Floats = present / np.where(mass[z] > 0, mass[z], 1.0)
+    return found
+
+
+def add_up(total: Tensor, weights: Tensor, parts: list[Tensor]) -> None:
+    """Add to total [K, d] the models whose pieces [c, ...] are given, weighted [K, c]."""
+    at = 0
+    for part in parts:
+        flat = part.flatten(1)
+        total[:, at : at + flat.shape[1]].addmm_(weights, flat)
+        at += flat.shape[1]

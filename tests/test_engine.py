@@ -1,0 +1,340 @@
+"""Every way to compute local steps gives what the plain one gives."""
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from coterie.engine import LocalSteps, Models
+from coterie.engine.dense import find_chain
+from coterie.engine.descent import LocalRule
+from coterie.engine.module import Nodes
+from coterie.engine.sequential import Sequential
+from coterie.engine.stacked import treats_examples_alone
+from coterie.engine.vectorized import Vectorized
+from coterie.errors import DivergenceError, TrainingError
+from coterie.models import make_model
+from coterie.models.norm import LocalNorm
+from coterie.sketch import Sketch
+
+SHAPE = (1, 16, 16)
+CLASSES = 4
+GROUPS = np.array([0, 1, 2, 0, 1, 2, 0, 1, 2, 0])
+EVERYONE = np.zeros(10, dtype=np.int64)
+
+
+class Tower(nn.Module):
+    """A module of one's own: not a chain, examples apart."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inside = nn.Linear(256, 12)
+        self.out = nn.Linear(12, CLASSES)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = torch.tanh(self.inside(x.flatten(1)))
+        scores: torch.Tensor = self.out(hidden + hidden.square())
+        return scores
+
+
+def messy() -> nn.Module:
+    """Batch norm and dropout: a batch matters, and so does the random stream."""
+    return nn.Sequential(
+        nn.Flatten(),
+        nn.Linear(256, 8),
+        nn.BatchNorm1d(8),
+        nn.Dropout(0.3),
+        nn.ReLU(),
+        nn.Linear(8, CLASSES),
+    )
+
+
+MODULES: dict[str, Callable[[], nn.Module]] = {
+    "sr": lambda: make_model("sr", SHAPE, CLASSES),
+    "2nn": lambda: make_model("2nn", SHAPE, CLASSES),
+    "cnn": lambda: make_model("cnn", SHAPE, CLASSES),
+    "own": Tower,
+    "messy": messy,
+}
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calibrations of tests stay in tests."""
+    monkeypatch.setenv("COTERIE_DATA", str(tmp_path))
+
+
+def nodes_of() -> Nodes:
+    """Ten nodes, unequal; sums are odd, as half of a group between two numbers would be a tie."""
+    sizes = (7, 12, 3, 20, 9, 8, 15, 4, 14, 3)
+    rng = np.random.default_rng(5)
+    y = np.concatenate([np.full(s, i % CLASSES) for i, s in enumerate(sizes)])
+    y = np.where(rng.random(len(y)) < 0.3, rng.integers(CLASSES, size=len(y)), y)
+    x = rng.integers(0, 120, (len(y), *SHAPE)) + 30 * y[:, None, None, None]
+    return Nodes(x.astype(np.uint8), y, np.array(sizes))
+
+
+def engines(
+    name: str,
+    batch_size: int | None = 5,
+    rule: LocalRule | None = None,
+    *,
+    workers: int = 1,
+    unit: str = "epoch",
+    kernel: str = "",
+) -> tuple[Sequential, Vectorized]:
+    """Return the oracle and the engine under test on the same nodes and weights."""
+    torch.manual_seed(3)
+    module, nodes, rule = MODULES[name](), nodes_of(), rule or LocalRule()
+    held_out = {"val": (nodes.x[:30], nodes.y[:30]), "test": (nodes.x, nodes.y)}
+    steps = LocalSteps(0.1, 0.99, batch_size, unit, 3)  # type: ignore[arg-type]
+    oracle = Sequential(copy.deepcopy(module), nodes, held_out, steps, rule=rule)  # type: ignore[arg-type]
+    fast = Vectorized(module, nodes, held_out, steps, rule=rule, workers=workers)  # type: ignore[arg-type]
+    if kernel:
+        fast.choose({"kernel": kernel})
+    return oracle, fast
+
+
+def train(engine: Sequential | Vectorized, aggregations: int = 10, tau1: int = 1) -> Models:
+    """Average by groups, and every third time globally."""
+    models = engine.initial()
+    for r in range(aggregations):
+        z = EVERYONE if r % 3 == 2 or r == aggregations - 1 else GROUPS
+        models = engine.advance(models, r * tau1, (r + 1) * tau1, z)
+    return models
+
+
+def same(a: Sequential | Vectorized, b: Sequential | Vectorized, tau1: int = 1) -> None:
+    """Assert equal losses, scores and divergences to 1e-5 after ten aggregations."""
+    wa, wb = train(a, tau1=tau1).w, train(b, tau1=tau1).w
+    assert wa.shape == wb.shape == (1, len(wa[0]))
+    ma, mb = a.measure(wa[0], GROUPS), b.measure(wb[0], GROUPS)
+    assert mb.losses == pytest.approx(ma.losses, rel=1e-5)
+    assert mb.delta == pytest.approx(ma.delta, rel=1e-4)
+    assert mb.Delta == pytest.approx(ma.Delta, rel=1e-3, abs=1e-6)
+    assert b.evaluate(wb[0], "test").loss == pytest.approx(a.evaluate(wa[0], "test").loss, rel=1e-5)
+    assert not torch.equal(wa[0], a.initial().w[0])
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("batch_size", [5, None])
+@pytest.mark.parametrize("name", MODULES)
+def test_the_fast_engine_gives_what_the_plain_one_gives(
+    name: str, batch_size: int | None, workers: int
+) -> None:
+    same(*engines(name, batch_size, workers=workers), tau1=2)
+    same(*engines(name, batch_size, workers=workers))
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel"),
+    [(name, kernel) for name in ("sr", "2nn", "own", "cnn") for kernel in ("stacked", "single")],
+)
+def test_every_kernel_gives_the_same(name: str, kernel: str) -> None:
+    same(*engines(name, 5, kernel=kernel))
+
+
+@pytest.mark.parametrize("name", ["sr", "2nn", "cnn", "own", "messy"])
+def test_the_number_of_cores_changes_no_digit(name: str) -> None:
+    one, two = (engines(name, 5, workers=workers)[1] for workers in (1, 2))
+    two.choose(one.choice())
+    assert torch.equal(train(one, 3).w, train(two, 3).w)
+    w = one.initial().w[0]
+    assert one.measure(w, GROUPS).Delta == two.measure(w, GROUPS).Delta
+    assert one.evaluate(w, "test") == two.evaluate(w, "test")
+
+
+def test_stacks_are_used_where_they_can_be() -> None:
+    assert engines("2nn")[1].choice() == {"kernel": "dense"}
+    assert engines("messy")[1].choice() == {"kernel": "single"}
+    assert engines("own")[1].choice()["kernel"] in ("stacked", "single")
+    with pytest.raises(KeyError):
+        engines("messy")[1].choose({"kernel": "stacked"})
+
+
+def test_what_was_found_quickest_is_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = engines("own")[1].choice()
+    assert (tmp_path / "calibration.json").exists()
+
+    def never(*_: object) -> float:
+        raise AssertionError("measured again")
+
+    monkeypatch.setattr("coterie.engine.calibrate._seconds", never)
+    assert engines("own")[1].choice() == found
+    (tmp_path / "calibration.json").write_text("{torn")
+    with pytest.raises(AssertionError, match="measured again"):
+        engines("own")
+
+
+def test_only_modules_that_keep_examples_apart_are_stacked() -> None:
+    x = torch.zeros(1, *SHAPE)
+    apart = {name: treats_examples_alone(make(), x) for name, make in MODULES.items()}
+    assert apart == {"sr": True, "2nn": True, "cnn": True, "own": True, "messy": False}
+    without_statistics = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(256, track_running_stats=False))
+    assert not treats_examples_alone(without_statistics, x)
+    assert not treats_examples_alone(nn.Sequential(nn.Flatten(), nn.Dropout(0.1)), x)
+    random = messy()
+    before = torch.default_generator.get_state()
+    treats_examples_alone(random, x)
+    assert torch.equal(before, torch.default_generator.get_state())
+
+
+def test_a_chain_is_linear_layers_and_relus_and_nothing_else() -> None:
+    layers = find_chain(make_model("2nn", SHAPE, CLASSES))
+    assert layers is not None
+    assert [(layer.rows, layer.relu) for layer in layers] == [(200, True), (200, True), (4, False)]
+    twice = nn.Linear(4, 4)
+    frozen = nn.Linear(4, 4)
+    frozen.weight.requires_grad_(False)
+    for other in (
+        nn.Sequential(nn.Linear(4, 4), nn.Tanh()),
+        nn.Sequential(twice, twice),
+        nn.Sequential(frozen),
+        nn.Sequential(nn.Linear(4, 4), nn.ReLU()),
+        nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Linear(4, 2)),
+        nn.Linear(4, 4),
+    ):
+        assert find_chain(other) is None
+
+
+@pytest.mark.parametrize("name", ["sr", "2nn", "own", "cnn"])
+@pytest.mark.parametrize(("unit", "batch_size"), [("batch", 5), ("epoch", None)])
+def test_one_gradient_per_group_equals_one_per_node(
+    name: str, unit: str, batch_size: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rule = LocalRule(momentum=0.9, weight_decay=0.01, prox=0.1)
+    oracle, fast = engines(name, batch_size, rule, unit=unit)
+    calls = []
+    together = Vectorized._group_steps
+    monkeypatch.setattr(
+        Vectorized,
+        "_group_steps",
+        lambda *a: calls.append(1) or together(*a),  # type: ignore[func-returns-value]
+    )
+    same(oracle, fast)
+    assert len(calls) == 10
+
+
+def test_one_gradient_does_only_where_nodes_start_and_end_together() -> None:
+    assert engines("sr", None)[1]._one_gradient_does(3, 4)
+    assert not engines("sr", None)[1]._one_gradient_does(3, 5)  # two steps in between
+    assert not engines("sr", 5)[1]._one_gradient_does(3, 4)  # several batches in a step
+    assert engines("sr", 20)[1]._one_gradient_does(3, 4)  # batches that hold every node
+    assert not engines("messy", None)[1]._one_gradient_does(3, 4)
+    assert not engines("sr", None, LocalRule(scaffold=True))[1]._one_gradient_does(3, 4)
+
+
+RULES = {
+    "momentum": LocalRule(momentum=0.9),
+    "decay": LocalRule(weight_decay=0.1),
+    "fedprox": LocalRule(prox=0.5),
+    "scaffold": LocalRule(scaffold=True),
+    "all": LocalRule(momentum=0.5, weight_decay=0.01, prox=0.1),
+}
+
+
+@pytest.mark.parametrize("kernel", ["dense", "stacked", "single"])
+@pytest.mark.parametrize("rule", RULES)
+def test_every_rule_is_the_same_in_every_kernel(rule: str, kernel: str) -> None:
+    same(*engines("2nn", 5, RULES[rule], kernel=kernel), tau1=2)
+
+
+def test_a_node_that_is_not_there_neither_steps_nor_counts() -> None:
+    for name in ("sr", "2nn", "messy"):
+        for batch_size in (5, None):
+            oracle, fast = engines(name, batch_size)
+            present = np.array([0, 4, 9])
+            a = oracle.advance(oracle.initial(), 0, 1, EVERYONE, present)
+            b = fast.advance(fast.initial(), 0, 1, EVERYONE, present)
+            assert torch.allclose(a.w, b.w, rtol=1e-5, atol=1e-6)
+            alone = oracle.advance(oracle.initial(), 0, 1, np.arange(10))
+            p = nodes_of().sizes[present] / nodes_of().sizes[present].sum()
+            expected = torch.from_numpy(p).float() @ alone.w[present]
+            assert torch.allclose(a.w[0], expected, atol=1e-6)
+
+
+def test_a_group_of_which_nobody_is_there_keeps_its_model() -> None:
+    oracle, fast = engines("2nn")
+    present = np.array([0, 1, 4])  # of groups 0, 1, 1
+    for engine in (oracle, fast):
+        before = engine.advance(engine.initial(), 0, 1, GROUPS)
+        after = engine.advance(before, 1, 2, GROUPS, present)
+        assert torch.allclose(after.w[2], before.w[2], atol=1e-7)
+        assert not torch.allclose(after.w[0], before.w[0], atol=1e-4)
+        nobody = engine.advance(before, 1, 2, EVERYONE, np.array([], dtype=np.int64))
+        p = nodes_of().sizes / nodes_of().sizes.sum()
+        mean = torch.from_numpy(p).float() @ before.w[before.of_node]
+        assert torch.allclose(nobody.w[0], mean, atol=1e-6)
+
+
+def test_a_loss_that_is_no_number_is_named_by_node_and_step() -> None:
+    oracle, fast = engines("2nn")
+    wild = Models(fast.initial().w * 1e30, EVERYONE)
+    for engine in (oracle, fast):
+        with pytest.raises(DivergenceError, match=r"the loss is .* at step 4 on node 0"):
+            engine.advance(wild, 3, 4, GROUPS)
+
+
+def test_a_module_that_fails_names_the_node() -> None:
+    _, fast = engines("messy", 2)  # a last batch of one, which batch norm refuses
+    with pytest.raises(TrainingError, match=r"the model failed at step 1 on node \d"):
+        fast.advance(fast.initial(), 0, 1, GROUPS)
+
+
+def test_planners_see_the_same_gradients() -> None:
+    for name in ("sr", "own", "messy"):
+        oracle, fast = engines(name)
+        w = oracle.initial().w[0]
+        a, b = oracle.gradients(w), fast.gradients(w)
+        assert a.gram is not None and b.gram is not None
+        assert a.last_layer is not None and b.last_layer is not None
+        assert np.allclose(a.gram, b.gram, atol=1e-6 * a.gram.max())
+        assert np.allclose(a.last_layer, b.last_layer, atol=1e-5)
+        sketch = Sketch(16, 0)
+        a, b = oracle.gradients(w, sketch), fast.gradients(w, sketch)
+        assert a.gram is None and b.gram is None
+        assert a.sketches is not None and b.sketches is not None
+        assert np.allclose(a.sketches, b.sketches, atol=1e-5)
+
+
+def test_gradients_that_are_not_kept_measure_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, fast = engines("2nn")
+    w = fast.initial().w[0]
+    kept = fast.measure(w, GROUPS)
+    monkeypatch.setattr("coterie.engine.vectorized.KEPT_BYTES", 0)
+    twice = fast.measure(w, GROUPS)
+    assert (twice.delta, twice.Delta) == (kept.delta, kept.Delta)
+
+
+@pytest.mark.parametrize("size", [1, 3, 5, 9])
+def test_the_cheap_response_norm_and_its_gradient_are_torchs(size: int) -> None:
+    x = torch.randn(3, 12, 4, 5, requires_grad=True, dtype=torch.double)
+    ours, theirs = LocalNorm(size, 0.3, 1.5), nn.LocalResponseNorm(size, 0.3, 0.75, 1.5)
+    assert torch.allclose(ours(x), theirs(x))
+    g = torch.randn_like(x)
+    mine, torchs = (torch.autograd.grad(f(x), x, g)[0] for f in (ours, theirs))
+    assert torch.allclose(mine, torchs)
+    last = x.detach().to(memory_format=torch.channels_last)
+    assert torch.allclose(ours(last), theirs(x))
+    with pytest.raises(ValueError, match="odd"):
+        LocalNorm(4, 0.1)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.parametrize("name", MODULES)
+def test_a_gpu_gives_the_same(name: str) -> None:
+    torch.manual_seed(3)
+    module, nodes = MODULES[name](), nodes_of()
+    held_out = {"val": (nodes.x, nodes.y), "test": (nodes.x, nodes.y)}
+    steps = LocalSteps(0.1, 0.99, 5, "epoch", 3)
+    oracle = Sequential(copy.deepcopy(module), nodes, held_out, steps)  # type: ignore[arg-type]
+    fast = Vectorized(module, nodes, held_out, steps, "cuda")  # type: ignore[arg-type]
+    a, b = train(oracle, 3).w[0], train(fast, 3).w[0].cpu()
+    if name != "messy":  # a GPU's dropout draws other numbers
+        assert torch.allclose(a, b, rtol=1e-3, atol=1e-4)
