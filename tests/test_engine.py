@@ -307,7 +307,7 @@ def test_gradients_that_are_not_kept_measure_the_same(monkeypatch: pytest.Monkey
     _, fast = engines("2nn")
     w = fast.initial().w[0]
     kept = fast.measure(w, GROUPS)
-    monkeypatch.setattr("coterie.engine.vectorized.KEPT_BYTES", 0)
+    monkeypatch.setattr("coterie.engine.gauge.KEPT_BYTES", 0)
     twice = fast.measure(w, GROUPS)
     assert (twice.delta, twice.Delta) == (kept.delta, kept.Delta)
 

@@ -7,7 +7,6 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -16,10 +15,8 @@ from torch import Tensor, nn
 from coterie.data.cache import cache_folder
 from coterie.engine import LocalSteps
 from coterie.engine.descent import PLAIN
+from coterie.engine.kernel import Kernel
 from coterie.engine.module import Shards
-
-if TYPE_CHECKING:
-    from coterie.engine.vectorized import Kernel
 
 FILE = "calibration.json"
 TRIALS = 3
@@ -27,8 +24,8 @@ MOST_NODES = 8
 
 
 def choose_kernel(
-    kernels: "Sequence[Kernel]", model: nn.Module, shards: Shards, steps: LocalSteps, w: Tensor
-) -> "Kernel":
+    kernels: Sequence[Kernel], model: nn.Module, shards: Shards, steps: LocalSteps, w: Tensor
+) -> Kernel:
     """Return the quickest kernel for a batch of some nodes; one that fails is out.
 
     The answer is kept for the next run of this module on this machine, as near ties could else go
@@ -44,7 +41,7 @@ def choose_kernel(
     return best
 
 
-def _seconds(kernel: "Kernel", shards: Shards, steps: LocalSteps, w: Tensor) -> float:
+def _seconds(kernel: Kernel, shards: Shards, steps: LocalSteps, w: Tensor) -> float:
     """Least time per node of one batch; infinite for a kernel that cannot run this module."""
     one = replace(steps, unit="batch")
     order = np.argsort(-shards.sizes, kind="stable")

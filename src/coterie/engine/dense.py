@@ -4,6 +4,7 @@ Writing them out lets a layer's gradient be added to its weights by the product 
 that it is never stored: two thirds of the memory traffic of a step go.
 """
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -79,7 +80,7 @@ class Dense:
         """Take the chain and the nodes' data."""
         self._layers, self._shards = layers, shards
         self.d = layers[-1].end
-        self.ways = 1  # how many threads use it, all with the same code
+        self._own = threading.local()  # of each thread: where it trains
 
     def stack(self, batch: int) -> int:
         """Return how many nodes are trained together with batches of so many examples."""
@@ -98,9 +99,14 @@ class Dense:
         rule: LocalRule,
         pull: Tensor | None,
     ) -> list[Tensor]:
-        """Take steps start+1 .. stop from the models w[rows], in pieces [c, ...] of all numbers."""
-        ws = self._split(w, rows)
-        own = None if pull is None else self._split(pull, torch.arange(len(pull)))
+        """Take steps start+1 .. stop from the models w[rows], in pieces [c, ...] of all numbers.
+
+        The pieces are good until the thread trains again.
+        """
+        ws = self._split(w, rows, self._places(len(rows), w.device))
+        own = None
+        if pull is not None:
+            own = self._split(pull, torch.arange(len(pull)), self._fresh(len(pull), w.device))
         descent = None if rule.plain else Descent(rule, ws, own)
         for t in range(start + 1, stop + 1):
             lr = steps.lr_at(t)
@@ -110,7 +116,8 @@ class Dense:
 
     def gradients(self, w: Tensor, nodes: Ints, out: Tensor) -> Tensor:
         """Full-data losses [c] at one model w [d]; the gradients go to out [c, d]."""
-        ws = self._split(w[None], torch.zeros(1, dtype=torch.int64))
+        first = torch.zeros(1, dtype=torch.int64, device=w.device)
+        ws = self._split(w[None], first, self._fresh(1, w.device))
         losses = torch.zeros(len(nodes), dtype=torch.float64)
         for row, i in enumerate(nodes):
             x, y = self._shards.of(int(i))
@@ -192,16 +199,27 @@ class Dense:
         relu = self._layers[number - 1].relu
         return torch.ops.aten.threshold_backward(dy, out, 0.0) if relu else dy
 
-    def _split(self, w: Tensor, rows: Tensor) -> list[Tensor]:
-        """Copies of the weights [c, out, in] and biases [c, out] of vectors w[rows], [c, d]."""
-        parts = []
+    def _split(self, w: Tensor, rows: Tensor, places: list[Tensor]) -> list[Tensor]:
+        """Copy the weights [c, out, in] and biases [c, out] of vectors w[rows] to their places."""
+        at = 0
+        for place in places:
+            size = place[0].numel()
+            torch.index_select(w[:, at : at + size], 0, rows, out=place.view(len(place), size))
+            at += size
+        return places
+
+    def _places(self, c: int, device: torch.device) -> list[Tensor]:
+        """Return memory for c nodes, the same in every call: fresh pages would cost more."""
+        if len(getattr(self._own, "places", ((),))[0]) < c:
+            self._own.places = self._fresh(c, device)
+        return [place[:c] for place in self._own.places]
+
+    def _fresh(self, c: int, device: torch.device) -> list[Tensor]:
+        places = []
         for layer in self._layers:
-            end = layer.at + layer.rows * layer.columns
-            weight = w[:, layer.at : end].index_select(0, rows)
-            parts.append(weight.view(-1, layer.rows, layer.columns))
-            if layer.bias:
-                parts.append(w[:, end : layer.end].index_select(0, rows))
-        return parts
+            places.append(torch.empty(c, layer.rows, layer.columns, device=device))
+            places += [torch.empty(c, layer.rows, device=device)] if layer.bias else []
+        return places
 
 
 def _product(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -37,18 +37,18 @@ class Sequential:
     ) -> None:
         """Take the module, each node's examples, and the held-out parts."""
         self._device = torch.device(device)
-        self._module = FlatModule(model.to(self._device))
+        self.module = FlatModule(model.to(self._device))
         self._steps, self._rule = steps, rule
-        self._shards = Shards(nodes, self._device)
-        self._held_out = {
+        self.shards = Shards(nodes, self._device)
+        self.held_out = {
             part: (torch.from_numpy(x).to(self._device), torch.from_numpy(y).to(self._device))
             for part, (x, y) in held_out.items()
         }
-        self._w0 = self._module.flat.clone()
+        self._w0 = self.module.flat.clone()
 
     def initial(self) -> Models:
         """Give every node the same random model w(0)."""
-        n, d = len(self._shards), self._module.d_trained
+        n, d = len(self.shards), self.module.d_trained
         memory = {}
         if self._rule.scaffold:
             zeros = torch.zeros(n + 1, d, device=self._device)
@@ -59,7 +59,7 @@ class Sequential:
         self, models: Models, start: int, stop: int, z: Ints, present: Ints | None = None
     ) -> Models:
         """Take local steps start+1 .. stop on every node, then average by z, weighted by data."""
-        p, module = self._shards.p, self._module
+        p, module = self.shards.p, self.module
         there = np.zeros(len(p), dtype=bool)
         there[slice(None) if present is None else present] = True
         K = int(z.max()) + 1
@@ -87,13 +87,13 @@ class Sequential:
 
     def _train(self, models: Models, own: Tensor, i: int, start: int, stop: int) -> None:
         """Take node i's steps in the module; SCAFFOLD's correction of the node is renewed."""
-        module, pull, d = self._module, None, self._module.d_trained
+        module, pull, d = self.module, None, self.module.d_trained
         given = module.flat.clone()
         if self._rule.scaffold:
             pull = models.memory["scaffold.common"] - own[i]
-        local_steps(module, self._shards, i, start, stop, self._steps, self._rule, pull)
+        local_steps(module, self.shards, i, start, stop, self._steps, self._rule, pull)
         if pull is not None:
-            way = travelled(self._steps, start, stop, int(self._shards.sizes[i]))
+            way = travelled(self._steps, start, stop, int(self.shards.sizes[i]))
             own[i] = (given - module.flat)[:d] / way - pull
 
     def gradients(self, w: Tensor, sketch: Sketch | None = None) -> Gradients:
@@ -105,30 +105,30 @@ class Sequential:
         losses, grads = self._all_gradients(w)
         if sketch is not None:
             return Gradients(losses, sketches=sketch.apply(grads.cpu().numpy()))
-        last = grads[:, -last_layer(self._module.trained) :]
-        return Gradients(losses, centred_gram(grads, self._shards.p), cosines(last))
+        last = grads[:, -last_layer(self.module.trained) :]
+        return Gradients(losses, centred_gram(grads, self.shards.p), cosines(last))
 
     def measure(self, w: Tensor, z: Ints) -> Measured:
         """Compute every node's loss at w, and how the groups z diverge there."""
         losses, grads = self._all_gradients(w)
-        found = divergence(centred_gram(grads, self._shards.p), self._shards.p, z)
+        found = divergence(centred_gram(grads, self.shards.p), self.shards.p, z)
         return Measured(losses, found.delta, found.Delta)
 
     def _all_gradients(self, w: Tensor) -> tuple[np.ndarray, Tensor]:
-        n = len(self._shards)
-        grads = torch.empty(n, self._module.d_trained, device=self._device)  # [n, d]
+        n = len(self.shards)
+        grads = torch.empty(n, self.module.d_trained, device=self._device)  # [n, d]
         losses = np.empty(n)
-        self._module.load(w)
-        self._module.model.eval()
+        self.module.load(w)
+        self.module.model.eval()
         for i in range(n):
-            losses[i], grads[i] = self._module.full_gradient(*self._shards.of(i))
+            losses[i], grads[i] = self.module.full_gradient(*self.shards.of(i))
         return losses, grads
 
     def evaluate(self, w: Tensor, part: Literal["val", "test"]) -> Score:
         """Score the model w on held-out examples."""
-        return evaluate(self._module, w, *self._held_out[part])
+        return evaluate(self.module, w, *self.held_out[part])
 
     def export(self, w: Tensor) -> dict[str, Tensor]:
         """Return the model w as named tensors."""
-        self._module.load(w)
-        return self._module.export()
+        self.module.load(w)
+        return self.module.export()

@@ -6,8 +6,7 @@ added up in the order of the jobs, so that the number of threads changes no digi
 
 import math
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from typing import Literal, Protocol, TypeVar
+from typing import Literal
 
 import numpy as np
 import torch
@@ -19,54 +18,17 @@ from coterie.engine import Gradients, Ints, LocalSteps, Measured, Models, Score
 from coterie.engine.calibrate import choose_kernel
 from coterie.engine.dense import Dense, find_chain
 from coterie.engine.descent import PLAIN, LocalRule, travelled
-from coterie.engine.module import (
-    FlatModule,
-    HeldOut,
-    Nodes,
-    Shards,
-    centred_gram,
-    chunk,
-    cosines,
-    last_layer,
-)
+from coterie.engine.gauge import Gauge
+from coterie.engine.kernel import Kernel
+from coterie.engine.module import HeldOut, Nodes, chunk, last_layer
 from coterie.engine.sequential import Sequential
 from coterie.engine.single import Single
 from coterie.engine.stacked import Stacked, treats_examples_alone
+from coterie.engine.team import Team
 from coterie.sketch import Sketch
 
 JOB_BYTES = 16 << 20  # of models that a job returns before they are averaged
 GRADIENT_VALUES = 512 * 784  # input values in one forward pass of a group's gradient
-KEPT_BYTES = 512 << 20  # of gradients that are kept rather than computed twice
-Job = TypeVar("Job")
-Result = TypeVar("Result")
-
-
-class Kernel(Protocol):
-    """A way to train c nodes at once, and to take their gradients."""
-
-    name: str
-
-    def stack(self, batch: int) -> int:
-        """Return how many nodes are trained together with batches of so many examples."""
-
-    def train(
-        self,
-        w: Tensor,
-        rows: Tensor,
-        nodes: Ints,
-        start: int,
-        stop: int,
-        steps: LocalSteps,
-        rule: LocalRule,
-        pull: Tensor | None,
-    ) -> list[Tensor]:
-        """Take steps start+1 .. stop from the models w[rows] of nodes, the largest first.
-
-        The models are returned in pieces [c, ...], which together are all numbers in their order.
-        """
-
-    def gradients(self, w: Tensor, nodes: Ints, out: Tensor) -> Tensor:
-        """Full-data losses [c] at one model w [d]; the gradients go to out [c, d]."""
 
 
 class Vectorized:
@@ -86,19 +48,15 @@ class Vectorized:
         self._oracle = Sequential(model, nodes, held_out, steps, device, rule)
         self._model, self._steps, self._rule = model, steps, rule
         self._device = torch.device(device)
-        self._shards: Shards = self._oracle._shards
-        self._held_out = self._oracle._held_out
-        flat: FlatModule = self._oracle._module
-        self._d, self._d_trained = len(flat.flat), flat.d_trained
-        self._d_last = last_layer(flat.trained)
+        self._shards, self._held_out = self._oracle.shards, self._oracle.held_out
+        module = self._oracle.module
+        self._d, self._d_trained = len(module.flat), module.d_trained
+        self._d_last = last_layer(module.trained)
         self._alone = treats_examples_alone(model, self._shards.x)
-        # Random layers draw from torch's one generator, and a GPU keeps itself busy.
-        self._workers = workers if self._alone and self._device.type == "cpu" else 1
-        self._single = Single(model, self._shards, self._workers)
+        # Random layers draw from torch's one generator, which threads would share.
+        self._team = Team(workers if self._alone else 1, self._device)
+        self._single = Single(model, self._shards, self._team.workers)
         self._kernel = self._choose()
-        self._pool = ThreadPoolExecutor(
-            self._workers, initializer=torch.set_num_threads, initargs=(1,)
-        )
 
     def choice(self) -> dict[str, str]:
         """Return how this engine executes: what a resumed run needs to give the same digits."""
@@ -199,7 +157,7 @@ class Vectorized:
             return [(int(k), 1.0, total[at]) for at, k in enumerate(groups)]
 
         means = torch.zeros(K, self._d, dtype=torch.float64)
-        for parts in self._do(train, self._jobs(there)):
+        for parts in self._team.do(train, self._jobs(there)):
             for k, weight, w in parts:
                 means[k].add_(w.cpu().double(), alpha=weight)
         return means, own
@@ -225,17 +183,6 @@ class Vectorized:
         fits = max(1, JOB_BYTES // (4 * self._d * c))
         size = c * max(1, min(fits, len(nodes) // (8 * c)))
         return [order[at : at + size] for at in range(0, len(order), size)]
-
-    def _do(self, work: Callable[[Job], Result], jobs: list[Job]) -> Iterator[Result]:
-        """Do jobs on all cores; results come in the order of the jobs."""
-        if self._workers == 1:
-            with torch.random.fork_rng(devices=self._gpus()):
-                yield from map(work, jobs)
-        else:
-            yield from self._pool.map(work, jobs)
-
-    def _gpus(self) -> list[int]:
-        return [torch.cuda.current_device()] if self._device.type == "cuda" else []
 
     def _one_gradient_does(self, start: int, stop: int) -> bool:
         """Whether all nodes take one batch each and are averaged right after it.
@@ -270,7 +217,7 @@ class Vectorized:
             k, w, rows, weights = job
             return k, self._weighted_gradient(w, rows, weights)
 
-        for k, g in self._do(gradient, jobs):
+        for k, g in self._team.do(gradient, jobs):
             means[k, : self._d_trained] -= lr * g.cpu().double()
         return means
 
@@ -300,57 +247,14 @@ class Vectorized:
 
     def gradients(self, w: Tensor, sketch: Sketch | None = None) -> Gradients:
         """Compute every node's full-data loss and gradient at w, as the planner may see them."""
-        n = len(self._shards)
-        losses = np.empty(n)
-        columns, kind = (sketch.size, torch.float64) if sketch else (self._d_trained, torch.float32)
-        rows = torch.empty(n, columns, dtype=kind)
-        for nodes, some, grads in self._do(lambda nodes: self._grads(w, nodes), self._few(n)):
-            losses[nodes] = some
-            rows[nodes] = torch.from_numpy(sketch.apply(grads.cpu().numpy())) if sketch else grads
-        if sketch:
-            return Gradients(losses, sketches=rows.numpy())
-        last = rows[:, -self._d_last :]
-        return Gradients(losses, centred_gram(rows, self._shards.p), cosines(last))
+        return self._gauge().gradients(w, sketch)
 
     def measure(self, w: Tensor, z: Ints) -> Measured:
-        """Compute every node's full-data loss at w, and how the groups z diverge there.
+        """Compute every node's full-data loss at w, and how the groups z diverge there."""
+        return self._gauge().measure(w, z)
 
-        Gradients that would take much memory are computed twice: for the groups' means, and for
-        the distances from these.
-        """
-        n, p, K = len(z), self._shards.p, int(z.max()) + 1
-        keep = 4 * n * self._d_trained <= KEPT_BYTES
-        losses, kept = np.empty(n), []
-        mass = np.bincount(z, weights=p, minlength=K)
-        centres = torch.zeros(K, self._d_trained, dtype=torch.float64)
-        for nodes, some, grads in self._do(lambda nodes: self._grads(w, nodes), self._few(n)):
-            losses[nodes] = some
-            groups, at_group = np.unique(z[nodes], return_inverse=True)
-            weights = torch.zeros(len(groups), len(nodes))
-            weights[at_group, np.arange(len(nodes))] = torch.from_numpy(
-                p[nodes] / mass[z[nodes]]
-            ).float()
-            centres[groups] += (weights.to(grads) @ grads).cpu().double()
-            kept += [(nodes, grads)] if keep else []
-        centre = torch.from_numpy(mass) @ centres
-        near = centres.float().to(self._device)
-        again = kept or self._do(lambda nodes: self._grads(w, nodes)[::2], self._few(n))
-        delta = math.fsum(
-            float(p[nodes] @ (grads - near[z[nodes]]).norm(dim=1).cpu().double().numpy())
-            for nodes, grads in again
-        )
-        apart = (centres - centre).norm(dim=1).numpy()
-        return Measured(losses, delta, float(mass @ apart))
-
-    def _grads(self, w: Tensor, nodes: Ints) -> tuple[Ints, Floats, Tensor]:
-        out = torch.empty(len(nodes), self._d_trained, device=self._device)
-        losses: Floats = self._kernel.gradients(w, nodes, out).numpy()
-        return nodes, losses, out
-
-    def _few(self, n: int) -> list[Ints]:
-        """Cut all nodes into jobs whose gradients fit into memory."""
-        size = max(1, min(JOB_BYTES // (4 * self._d_trained), -(-n // 8)))
-        return [np.arange(at, min(at + size, n)) for at in range(0, n, size)]
+    def _gauge(self) -> Gauge:
+        return Gauge(self._kernel, self._shards, self._team, self._d_trained, self._d_last)
 
     def evaluate(self, w: Tensor, part: Literal["val", "test"]) -> Score:
         """Score the model w on held-out examples."""
@@ -363,7 +267,7 @@ class Vectorized:
                 module.model.eval()
                 return module.score(x[at : at + size], y[at : at + size])
 
-        found = list(self._do(score, list(range(0, len(y), size))))
+        found = list(self._team.do(score, list(range(0, len(y), size))))
         losses, right = zip(*found, strict=True)
         return Score(math.fsum(losses) / len(y), sum(right) / len(y))
 
