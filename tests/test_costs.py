@@ -34,3 +34,16 @@ def test_one_group_has_no_delta_to_the_whole_and_singletons_none_inside() -> Non
     gram = centred @ centred.T
     assert divergence(gram, p, np.zeros(6, dtype=np.int64)).Delta == pytest.approx(0, abs=1e-7)
     assert divergence(gram, p, np.arange(6)).delta == pytest.approx(0, abs=1e-7)
+
+
+def test_nodes_without_data_change_nothing() -> None:
+    # The last two nodes have no data: apart from the others, or with them, they count for nothing.
+    rng = np.random.default_rng(0)
+    grads = rng.normal(size=(6, 3))
+    p = np.array([0.25, 0.25, 0.25, 0.25, 0.0, 0.0])
+    gram = (grads - p @ grads) @ (grads - p @ grads).T
+    four = divergence(gram[:4, :4], p[:4], np.array([0, 1, 0, 1]))
+    for z in ([0, 1, 0, 1, 2, 2], [0, 1, 0, 1, 0, 1], [0, 1, 0, 1, 2, 3]):
+        found = divergence(gram, p, np.array(z))
+        assert [found.delta, found.Delta] == pytest.approx([four.delta, four.Delta])
+        assert group_divergences(gram, p, np.array(z))[2:] == pytest.approx(0.0)

@@ -123,6 +123,19 @@ def test_the_incremental_search_equals_one_that_recounts_everything(kind: Kind, 
     assert found.cost_trace == pytest.approx(again.cost_trace)
 
 
+@pytest.mark.parametrize("kind", ["paper", "reference"])
+@pytest.mark.parametrize("seed", range(5))
+def test_nodes_without_data_are_grouped_too(kind: Kind, seed: int) -> None:
+    e = random_evidence(12, 3, seed)
+    p = np.where(np.arange(12) < 3, 1 / 3, 0.0)
+    found = plan(kind, replace(e, p=p), 1.0, 1.0, seed)
+    assert len(check_grouping(found, 12).sizes) == 3
+    again = node_grouping(kind, 1.0, 1.0, plain.assign)(
+        replace(e, p=p), np.random.default_rng(seed)
+    )
+    assert np.array_equal(found.z, again.z)
+
+
 def test_the_medoid_is_the_member_of_least_update_cost() -> None:
     # A line of four hosts in one group and two in another; Cost_U,iid = p_i |g_i|, and
     # Cost_U,comm = 12, 10, 10, 12 and 3, 3.

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+LEAST_SHARE = 1e-300  # of nothing: nodes without data have no divergence, rather than 0 / 0
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ def divergence(gram: Floats, p: Floats, z: Ints) -> Divergence:
     """Compute delta and Delta of a grouping (eq:GradientDivergence, eq:GradientDivergenceSum).
 
     Delta^k = sqrt(q' G q) / sum(q) with q = p restricted to group k, and
-    (delta_i^k)^2 = G_ii - 2 (G q)_i / sum(q) + (Delta^k)^2.
+    (delta_i^k)^2 = G_ii - 2 (G q)_i / sum(q) + (Delta^k)^2. A group without data counts nothing.
 
     Two opposite nodes: apart, each group is as far from the mean as its node; together, not at all.
 
@@ -36,7 +37,7 @@ def divergence(gram: Floats, p: Floats, z: Ints) -> Divergence:
     Divergence(delta=2.0, Delta=0.0)
     """
     q = _restricted(p, z)  # [K, n]
-    mass = q.sum(axis=1)
+    mass = np.maximum(q.sum(axis=1), LEAST_SHARE)
     towards = q @ gram / mass[:, None]  # [K, n]: <g^k, g_i>
     squared = np.maximum((towards * q).sum(axis=1) / mass, 0.0)  # [K]: (Delta^k)^2
     local = np.diag(gram) - 2 * towards[z, np.arange(len(z))] + squared[z]
@@ -47,10 +48,10 @@ def divergence(gram: Floats, p: Floats, z: Ints) -> Divergence:
 
 
 def group_divergences(gram: Floats, p: Floats, z: Ints) -> Floats:
-    """Compute Delta^k of every group [K]."""
+    """Compute Delta^k of every group [K]; 0 of one without data."""
     q = _restricted(p, z)
     squared = np.maximum(((q @ gram) * q).sum(axis=1), 0.0)
-    apart: Floats = np.sqrt(squared) / q.sum(axis=1)
+    apart: Floats = np.sqrt(squared) / np.maximum(q.sum(axis=1), LEAST_SHARE)
     return apart
 
 

@@ -18,7 +18,7 @@ from typing import Literal
 
 import numpy as np
 
-from coterie.costs import Floats, Ints, divergence, group_divergences
+from coterie.costs import LEAST_SHARE, Floats, Ints, divergence, group_divergences
 from coterie.grouping import Evidence, Grouping, Planner, with_servers
 
 RANDOM_GROUPINGS = 100
@@ -101,10 +101,12 @@ def assign(
         p_i = e.p[i]
         grown = np.maximum(square + 2 * p_i * towards[:, i] + p_i**2 * e.inner[i, i], 0.0)
         if kind == "paper":
-            iid = np.sqrt(grown) / (mass + p_i)  # Delta^k with i in the group
+            iid = np.sqrt(grown) / np.maximum(
+                mass + p_i, LEAST_SHARE
+            )  # Delta^k with i in the group
         else:
             # growth of the total Delta over what is assigned so far
-            iid = (np.sqrt(grown) - np.sqrt(square)) / (mass.sum() + p_i)
+            iid = (np.sqrt(grown) - np.sqrt(square)) / max(mass.sum() + p_i, LEAST_SHARE)
         k = least(weights(iid, e.hops[i, medoids].astype(np.float64)), rng)
         z[i] = k
         mass[k] += p_i
@@ -150,7 +152,7 @@ def _first_costs(e: Evidence, medoids: Ints, order: Ints) -> tuple[float, float]
     q_i, q_m = e.p[others], e.p[m]
     square = q_m**2 * e.inner[m, m] + 2 * q_m * q_i * e.inner[m, others]
     square = square + q_i**2 * np.diag(e.inner)[others]
-    iid = np.sqrt(np.maximum(square, 0.0)) / (q_m + q_i)
+    iid = np.sqrt(np.maximum(square, 0.0)) / np.maximum(q_m + q_i, LEAST_SHARE)
     return _first(iid), _first(e.hops[others, m].astype(np.float64))
 
 

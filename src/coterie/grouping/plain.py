@@ -5,7 +5,7 @@
 
 import numpy as np
 
-from coterie.costs import Floats, Ints
+from coterie.costs import LEAST_SHARE, Floats, Ints
 from coterie.grouping import Evidence
 from coterie.grouping.medoids import Kind, Weights, least
 
@@ -38,11 +38,12 @@ def _apart(kind: Kind, e: Evidence, z: Ints, i: int, k: int) -> float:
     for group in [k] if kind == "paper" else range(int(trial.max()) + 1):
         members = np.flatnonzero(trial == group)
         mass = e.p[members].sum()
-        mean = (e.p[members, None] * vectors[members]).sum(axis=0) / mass
+        mean = (e.p[members, None] * vectors[members]).sum(axis=0) / max(mass, LEAST_SHARE)
         found[group] = mass, float(np.sqrt((mean**2).sum()))
     if kind == "paper":
         return found[k][1]
-    return float(sum(mass * far for mass, far in found.values()) / e.p[trial >= 0].sum())
+    total = max(e.p[trial >= 0].sum(), LEAST_SHARE)
+    return float(sum(mass * far for mass, far in found.values()) / total)
 
 
 def _vectors(e: Evidence) -> Floats:
