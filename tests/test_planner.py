@@ -226,9 +226,8 @@ def test_nobody_is_farther_from_its_server_than_allowed() -> None:
     [
         (Limits(min_size=6), "4 groups of at least 6 need more than 20 nodes"),
         (Limits(max_size=4), "4 groups of at most 4 have no room for 20 nodes"),
-        (Limits(max_hops=1), "node 1 has no server within 1 hops"),
+        (Limits(max_hops=2), "node [0-9]+ has no server within 2 hops"),
         (Limits(capacity=np.ones(20, dtype=np.int64)), "take 4 of 20 nodes"),
-        (Limits(capacity=np.ones(3, dtype=np.int64)), "a number for each of 20 nodes"),
         (Limits(5, 5, 4), "no 4 groups were found within the limits"),
     ],
 )
@@ -265,21 +264,14 @@ def test_evidence_that_cannot_be_is_refused_in_one_line(
         _evidence(**changes)
 
 
-def test_more_shakes_never_cost_more() -> None:
-    e = random_evidence(30, 3, 4)
-    o = Objective(e)
-    costs = [
-        price(o, coterie(effort=Effort(shakes=s))(e, np.random.default_rng(0))).cost
-        for s in (0, 20, 60)
-    ]
-    assert costs == sorted(costs, reverse=True)
-
-
-def test_a_budget_of_time_ends_and_gives_groups() -> None:
-    e = random_evidence(30, 3, 4)
-    found = coterie(effort=Effort(budget_s=0.05, anneal=True))(e, np.random.default_rng(0))
-    check_grouping(found, 30)
-    assert len(found.cost_trace) > 2
+def test_deals_descents_and_sweeps_end_when_time_is_over() -> None:
+    e = random_evidence(300, 3, 0)
+    field, z = open_field(e), np.arange(300) % 3
+    by_gram, by_rows = sums(e), ByVectors(np.eye(300, 5, dtype=np.float32), 3)
+    assert not np.array_equal(descend(by_gram, z, field), z)
+    assert np.array_equal(descend(by_gram, z, field, over=lambda: True), z)
+    assert np.array_equal(exchange(by_rows, z, field, np.arange(300), lambda: True), z)
+    assert deal(sums(e), np.arange(300), field, over=lambda: True).min() == -1
 
 
 def test_with_nothing_to_weigh_there_are_still_groups() -> None:

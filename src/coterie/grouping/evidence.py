@@ -1,5 +1,6 @@
 """What a planner may see of the nodes, their data and their network."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -47,6 +48,28 @@ class Limits:
     max_hops: int | None = None
     capacity: Ints | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse parts of members."""
+        if self.capacity is not None:
+            object.__setattr__(self, "capacity", whole_capacity(self.capacity))
+
+
+def whole_capacity(capacity: Ints | Floats, names: Sequence[str] = ()) -> Ints:
+    """Return capacities as whole numbers [n], or say which is none.
+
+    >>> whole_capacity(np.array([2.0, 0.0, 5.0])).tolist()
+    [2, 0, 5]
+    """
+    fine = np.isfinite(capacity) & (capacity >= 0) & (capacity == np.floor(capacity))
+    if not fine.all():
+        i = int(np.argmin(fine))
+        raise GroupingError(
+            f"the capacity of node {names[i] if names else i} must be a whole number of members, "
+            f"got {capacity[i]:g}; round it down"
+        )
+    whole: Ints = capacity.astype(np.int64)
+    return whole
+
 
 NO_LIMITS = Limits()
 
@@ -84,6 +107,11 @@ class Evidence:
             raise GroupingError("data shares must be numbers from 0")
         if abs(self.p.sum() - 1) > BALANCE:
             raise GroupingError(f"data shares must sum to 1, got {self.p.sum():.6g}")
+        if self.limits.capacity is not None and len(self.limits.capacity) != n:
+            raise GroupingError(
+                f"capacity must have a number for each of {n} nodes, "
+                f"got {len(self.limits.capacity)}"
+            )
         for name, rows in (("gram", self.gram), ("sketch", self.sketch)):
             if rows is None:
                 continue

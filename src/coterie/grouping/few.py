@@ -5,11 +5,13 @@ smoothed delay leads astray.
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from coterie.costs import Floats, Ints
 from coterie.grouping.objective import Objective, Priced, price
 
 TRIALS = 40  # swaps and moves of a grouping that the clock weighs
+ENTRIES = 1 << 20  # of groups, places and nodes that are weighed at once
 HOPED = 0.25  # part of the transfers that one of them may save
 
 
@@ -24,15 +26,34 @@ def settle(o: Objective, H: Floats, z: Ints, least: Ints, most: Ints) -> Ints:
         one = tried[:, None, :] == np.arange(K)[:, None]  # [B, K, n]
         size = one.sum(axis=2)
         apart = np.sqrt(np.maximum(((one @ H) * one).sum(axis=2), 0.0)).sum(axis=1)
-        reach = np.where(one[:, :, None, :], far, 0.0).max(axis=3) + added * size[:, :, None]
-        if not len(e.places):
-            reach = np.where(one, reach, np.inf)  # a member serves
-        cost = o.iid * apart + o.comm * reach.min(axis=2).max(axis=1)
+        cost = o.iid * apart + o.comm * _slowest(one, far, added, inside=not len(e.places))
         cost[((size < least) | (size > most)).any(axis=1)] = np.inf
         at = int(cost.argmin())
         if cost[at] >= best * (1 - 1e-9):
             return z
         best, z = float(cost[at]), tried[at]
+
+
+def _slowest(one: NDArray[np.bool_], far: Floats, added: Floats, *, inside: bool) -> Floats:
+    """Rough delay of the slowest group, by its best server, of groupings one [B, K, n]: [B].
+
+    far [m, n] is between servers and nodes, added [m] what a member adds; `inside`, only a member
+    serves. Most groups are in many groupings: each is weighed once, and only so many at a time.
+    """
+    n = one.shape[2]
+    codes, of = np.unique(one @ (1 << np.arange(n)), return_inverse=True)
+    member = codes[:, None] >> np.arange(n) & 1 > 0  # [groups, n]
+    delay = np.empty(len(member))
+    rows = max(1, ENTRIES // far.size)
+    for at in range(0, len(member), rows):
+        some = member[at : at + rows]
+        reach = np.where(some[:, None, :], far, 0.0).max(axis=2)  # [rows, m]
+        reach += added * (some.sum(axis=1, keepdims=True) - 1)
+        if inside:
+            reach = np.where(some, reach, np.inf)
+        delay[at : at + rows] = reach.min(axis=1)
+    slowest: Floats = delay[of].reshape(one.shape[:2]).max(axis=1)
+    return slowest
 
 
 def polish(o: Objective, best: Priced, least: Ints, most: Ints, rng: np.random.Generator) -> Priced:

@@ -2,7 +2,7 @@
 
 Delta is exact and cheap. Seconds are exact by the network's clock, for the few groupings worth the
 milliseconds that takes; while searching, a rough figure stands for them: what a group's members add
-up to at its server's link, and the round trips of the farthest of them.
+up to at its server's link, and the round trips, or slow links, on the way of the farthest of them.
 """
 
 from dataclasses import dataclass
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from coterie.costs import Floats, Ints
 from coterie.errors import GroupingError
 from coterie.grouping import Evidence, Grouping
+from coterie.grouping.ways import by_hops, ways
 from coterie.network.tcp import PROFILES
 
 TCP = PROFILES["tuned"]
@@ -104,50 +105,75 @@ def price(objective: Objective, grouping: Grouping) -> Priced:
 
 
 class Rough:
-    """A formula for delays: no routes, no sharing but at the servers' own links."""
+    """A formula for delays: mean routes, and no sharing but at the servers' own links.
+
+    A server's link takes its members' models one after the other. A member adds to that the round
+    trips of its own route, and what its route's slowest link takes longer than all of them.
+    """
 
     def __init__(self, evidence: Evidence) -> None:
         """Work out what all transfers have in common."""
         self._evidence = e = evidence
         top, n = e.topology, len(e.p)
         self._latency = np.ones(n)
-        self._link_s = 1.0
+        self._wire = 0.0
         self._in_s = self._out_s = np.zeros(n + top.n_switches)
         self._rounds = 0.5
         self.hops_s = 1.0
         if e.delays is None:
+            self._ways = by_hops(top)
             some = np.arange(n)[:: max(1, n // 64)]
             self.hops_s = float(e.between(some, some).mean()) or 1.0
-            return
-        nbytes = e.delays.nbytes
-        self._latency = top.latency_s[:n]
-        inner = top.latency_s[n:]
-        self._link_s = float(inner.mean()) if len(inner) else 0.0
-        wire = nbytes + TCP.header * -(-nbytes // TCP.segment)
-        speed = top.bytes_per_s[: 2 * n]
-        self._in_s = np.concatenate([wire / speed[1::2], np.zeros(top.n_switches)])
-        self._out_s = np.concatenate([wire / speed[::2], np.zeros(top.n_switches)])
-        trip = 2 * (2 * float(np.mean(self._latency)) + 2 * self._link_s)
-        filled = float(speed.mean()) * trip / (n / e.num_groups) / (TCP.segment + TCP.header)
+        else:
+            self._ways = ways(top)
+            self._latency = top.latency_s[:n]
+            nbytes = e.delays.nbytes
+            self._wire = float(nbytes + TCP.header * -(-nbytes // TCP.segment))
+            speed = top.bytes_per_s[: 2 * n]
+            self._in_s = np.concatenate([self._wire / speed[1::2], np.zeros(top.n_switches)])
+            self._out_s = np.concatenate([self._wire / speed[::2], np.zeros(top.n_switches)])
+            self._rounds = 2 * (0.5 + self._bursts(nbytes))  # and a handshake, there and back
+        self._trip = self._ways.latency_s + self._ways.latency_s.T
+        self._others = max(n / e.num_groups - 1, 0.0)  # members of a group but its server
+        able = e.places if len(e.places) else np.arange(n)
+        crowd = self._others * min(self._in_s[able].min(), self._out_s[able].min())
+        slowest = self._wire * float(self._ways.byte_s.max())
+        self._uneven = max(slowest, self._in_s.max(), self._out_s.max()) > crowd
+
+    def _bursts(self, nbytes: int) -> int:
+        """Count the windows of a transfer, until it has filled its part of the way."""
+        e, top, n = self._evidence, self._evidence.topology, len(self._evidence.p)
+        inner, between = top.latency_s[n:], self._ways.latency_s
+        way = min(2 * float(inner.mean()), float(between.mean())) if len(inner) else 0.0
+        trip = 2 * (2 * float(np.mean(self._latency)) + way)
+        speed = float(top.bytes_per_s[: 2 * n].mean())
+        filled = speed * trip / (n / e.num_groups) / (TCP.segment + TCP.header)
         needed, window, sent, bursts = min(nbytes / TCP.segment, filled), TCP.first_window, 0, 0
         while sent < needed:
             sent, bursts = sent + window, bursts + 1
             window = max(TCP.second_window, 2 * window) if bursts > 1 else TCP.second_window
-        self._rounds = 2 * (0.5 + bursts)  # a handshake and the bursts, there and back
+        return bursts
 
     def far(self, servers: Ints, nodes: Ints) -> Floats:
         """Seconds that way and windows cost nodes [m] with each of some servers [K]: [K, m]."""
-        n = len(self._evidence.p)
-        hops = self._evidence.between(servers, nodes).astype(np.float64)
+        top, n = self._evidence.topology, len(self._evidence.p)
+        row_of = self._ways.row_of
+        at, of = row_of[top.switch_at(servers)], row_of[top.switch_of[nodes]]
         ends = np.where(servers < n, self._latency[np.minimum(servers, n - 1)], 0.0)
-        way = self._latency[nodes] + ends[:, None]
-        way += self._link_s * (hops - 1 - (servers < n)[:, None])
-        way[servers[:, None] == nodes[None, :]] = 0.0
-        far: Floats = 2 * self._rounds * way
+        far: Floats = self._trip[np.ix_(at, of)]
+        far += 2 * self._latency[nodes] + 2 * ends[:, None]
+        far *= self._rounds
+        if self._uneven:
+            byte_s = self._ways.byte_s
+            up = np.maximum(self._wire * byte_s[np.ix_(at, of)], self._out_s[nodes])
+            far += np.maximum(up - self._others * self._in_s[servers][:, None], 0.0)
+            down = np.maximum(self._wire * byte_s[np.ix_(of, at)].T, self._in_s[nodes])
+            far += np.maximum(down - self._others * self._out_s[servers][:, None], 0.0)
+        far[servers[:, None] == nodes[None, :]] = 0.0
         return far
 
     def member_s(self, servers: Ints) -> Floats:
-        """Seconds that every member adds at each server's own link [K]."""
+        """Seconds that every member but itself adds at each server's own link [K]."""
         added: Floats = self._in_s[servers] + self._out_s[servers]
         return added
 
@@ -157,7 +183,8 @@ class Rough:
         longest = np.zeros(K)
         for k in range(K):
             longest[k] = self.far(servers[k : k + 1], np.flatnonzero(z == k)).max()
-        return float((longest + self.member_s(servers) * np.bincount(z, minlength=K)).max())
+        others = np.bincount(z, minlength=K) - 1  # a place is sent all, but adds nothing
+        return float((longest + self.member_s(servers) * others).max())
 
     def serve(self, z: Ints) -> Grouping:
         """Give every group the server of least delay; ties to the switch that serves fewest."""
@@ -170,7 +197,7 @@ class Rough:
             if not len(e.places):
                 able = members
             far = self.far(able, members)
-            cost = far.max(axis=1) + self.member_s(able) * len(members)
+            cost = far.max(axis=1) + self.member_s(able) * (len(members) - 1)
             cost = cost + 1e-3 * far.mean(axis=1)
             cost[~self._can_serve(able, members)] = np.inf
             if not np.isfinite(cost.min()):

@@ -8,17 +8,18 @@ has the network's clock decide between the best of all (objective.py).
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import count
+from typing import Literal
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import maximum_flow
 
 from coterie.costs import Floats, Ints
 from coterie.errors import GroupingError
 from coterie.grouping import Evidence, Grouping, Planner
 from coterie.grouping.few import polish, settle
 from coterie.grouping.objective import Objective, Priced, price
-from coterie.grouping.search import ByGram, ByVectors, Field, deal, descend, exchange
+from coterie.grouping.search import ByGram, ByVectors, Field, deal, descend, exchange, never
+from coterie.grouping.seats import matched, room, spread
 
 DENSE = 300  # nodes up to which all swaps are weighed at once
 SWEEPS = 12  # at most, over the nodes, where there are more
@@ -32,18 +33,35 @@ CLOCKED, CLOCKED_OF_FEW = 3, 6  # groupings that the network's clock decides bet
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to look: a number of shakes (by default few), or seconds of wall time.
+    """How long to look: a number of shakes (by default few), seconds of wall time, or until either.
 
     With a number the answer depends on the seed alone. `anneal` takes a worse grouping now and
-    then on the way, ever more seldom: worth it only with many shakes.
+    then on the way, ever more seldom: worth it only with many shakes. `keep` has Ctrl-C end the
+    search with the best so far; without it the interrupt goes through.
     """
 
     shakes: int | None = None
     budget_s: float | None = None
     anneal: bool = False
+    keep: bool = False
+
+    def spent(self, shakes: int, seconds: float, n: int) -> float:
+        """Part of the effort that so many shakes of n nodes, and seconds, are: 1 or more is all.
+
+        >>> Effort(shakes=10, budget_s=4.0).spent(2, 3.0, n=100), Effort(shakes=0).spent(0, 0.0, 1)
+        (0.75, 1.0)
+        """
+        most = self.shakes
+        if most is None and self.budget_s is None:
+            most = SHAKES_OF_FEW if n <= SMALL else SHAKES // n
+        parts = [] if most is None else [shakes / most if most else 1.0]
+        if self.budget_s is not None:
+            parts.append(seconds / self.budget_s if self.budget_s else 1.0)
+        return max(parts)
 
 
 ORDINARY = Effort()
+Ended = Literal["done", "out of time", "interrupted"]
 
 
 def coterie(alpha_iid: float = 1.0, alpha_comm: float = 1.0, effort: Effort = ORDINARY) -> Planner:
@@ -59,24 +77,27 @@ def coterie(alpha_iid: float = 1.0, alpha_comm: float = 1.0, effort: Effort = OR
 def search(
     e: Evidence, objective: Objective, effort: Effort, rng: np.random.Generator
 ) -> "_Search":
-    """Search until the effort is spent, or until Ctrl-C when there is a time to spend."""
-    state = _Search(e, objective, rng)
-    end = None if effort.budget_s is None else time.monotonic() + effort.budget_s
+    """Search until the effort is spent; its `ended` says whether by time or by Ctrl-C."""
+    began = time.monotonic()
+    end = np.inf if effort.budget_s is None else began + effort.budget_s
+    state = _Search(e, objective, rng, end)
     try:
         for z, servers in state.starts():
             state.improve(z, servers)
-        shakes = effort.shakes
-        if shakes is None:
-            few = len(e.p) <= SMALL
-            shakes = 10**9 if end else SHAKES_OF_FEW if few else SHAKES // len(e.p)
-        for done in range(shakes):
-            if end is not None and time.monotonic() > end:
+            if state.found and state.over():
                 break
-            heat = 0.02 * (1 - done / shakes) if effort.anneal else 0.0
-            state.improve(*state.shaken(heat))
+        if not state.found:
+            raise GroupingError(f"no {e.num_groups} groups were found within the limits")
+        for done in count():
+            spent = effort.spent(done, time.monotonic() - began, len(e.p))
+            if spent >= 1:
+                break
+            state.improve(*state.shaken(0.02 * (1 - spent) if effort.anneal else 0.0))
+        state.ended = "out of time" if state.over() else "done"
     except KeyboardInterrupt:
-        if end is None or not state.found:
+        if not (effort.keep and state.found):
             raise
+        state.ended = "interrupted"
     return state
 
 
@@ -94,8 +115,11 @@ def best_by_the_clock(state: "_Search") -> Grouping:
 class _Search:
     """Groupings found so far, and how to find more."""
 
-    def __init__(self, e: Evidence, objective: Objective, rng: np.random.Generator) -> None:
-        self.e, self.objective, self.rng = e, objective, rng
+    def __init__(
+        self, e: Evidence, objective: Objective, rng: np.random.Generator, end: float = np.inf
+    ) -> None:
+        self.e, self.objective, self.rng, self._end = e, objective, rng, end
+        self.ended: Ended = "done"
         self.found: list[Priced] = []  # by the rough delays
         self.trace: list[float] = []
         self.seen: set[bytes] = set()
@@ -108,7 +132,11 @@ class _Search:
             self.sums = ByGram(e.p[:, None] * e.inner * e.p[None, :], K)
         else:
             self.sums = ByVectors((e.p[:, None] * _vectors(e, rng)).astype(np.float32), K)
-        self.least, self.most, self.seats = _room(e)
+        self.least, self.most, self.seats = room(e)
+
+    def over(self) -> bool:
+        """Whether the time is up."""
+        return time.monotonic() >= self._end
 
     def starts(self) -> Iterator[tuple[Ints, Ints | None]]:
         """Deal by gradients, in even groups and in any, and by nearness; some with fixed servers.
@@ -120,16 +148,16 @@ class _Search:
         refused = None
         if self.seats is not None:
             try:
-                yield _matched(e, self._field(self.seats)), self.seats
+                yield matched(e, self._field(self.seats)), self.seats
             except GroupingError as error:
                 refused = error
         for servers in [None] if self.seats is None else [None, self.seats]:
-            seats = _seats(e, e.num_groups) if servers is None else servers
+            seats = spread(e, o.rough) if servers is None else servers
             field = self._field(seats, fixed=servers is not None)
             even = replace(field, most=np.minimum(field.most, -(-len(e.p) // e.num_groups)))
             if o.iid or not o.comm:
-                spread = np.argsort(-o.pull, kind="stable")
-                yield self._dealt(replace(even, comm=0.0), spread), servers
+                order = np.argsort(-o.pull, kind="stable")
+                yield self._dealt(replace(even, comm=0.0), order), servers
             if o.iid and self.dense:  # some groups like all, and some of hardly anybody
                 for _ in range(-(-e.num_groups // 5)):
                     order = self.rng.permutation(len(e.p))
@@ -143,11 +171,12 @@ class _Search:
     def _dealt(self, field: Field, order: Ints, *, seeded: bool = False) -> Ints:
         sums, K = self.sums, self.e.num_groups
         empty = ByGram(sums.H, K) if isinstance(sums, ByGram) else ByVectors(sums.X, K)
-        return deal(empty, order, field, seeds=K if seeded else 0)
+        over = self.over if self.found else never  # the first must be whole
+        return deal(empty, order, field, seeds=K if seeded else 0, over=over)
 
     def improve(self, z: Ints, servers: Ints | None = None) -> None:
         """Search from z, with these servers or those it suggests, and keep what comes of it."""
-        if z.min() < 0:  # a deal that could not keep to the limits
+        if z.min() < 0:  # a deal that could not keep to the limits, or had no time
             return
         o = self.objective
         grouping = self._served(z, servers)
@@ -155,21 +184,21 @@ class _Search:
             return
         field = self._field(grouping.servers, fixed=servers is not None)
         if isinstance(self.sums, ByGram):
-            z = descend(self.sums, z, field)
+            z = descend(self.sums, z, field, over=self.over)
             if len(z) <= SMALL and o.comm and self.seats is None:
                 z = settle(o, self.sums.H, z, self.least, self.most)
         else:
             cost = self._rough(grouping).cost
             for _ in range(SWEEPS):
-                z = exchange(self.sums, z, field, self.rng.permutation(len(z)))
+                z = exchange(self.sums, z, field, self.rng.permutation(len(z)), self.over)
                 before, cost = cost, self._rough(replace(grouping, z=z)).cost
-                if cost > (1 - WORTH) * before:
+                if cost > (1 - WORTH) * before or self.over():
                     break
         grouping = self._served(z, servers)
         if grouping is None:
             return
         new = self._rough(grouping)
-        key = _canon(z)
+        key = canon(z)
         if key not in self.seen:
             self.seen.add(key)
             self.found = sorted([*self.found, new], key=lambda f: f.cost)[: self.kept]
@@ -232,7 +261,7 @@ class _Search:
         return Field(o.iid, o.comm, far, added, may, self.least, self.most)
 
 
-def _canon(z: Ints) -> bytes:
+def canon(z: Ints) -> bytes:
     """Name a grouping, whatever its groups' numbers."""
     _, first, of = np.unique(z, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[of].astype(np.int32).tobytes()
@@ -250,87 +279,3 @@ def _vectors(e: Evidence, rng: np.random.Generator) -> Floats:
     values, turn = np.linalg.eigh(basis.T @ e.gram @ basis)
     rows: Floats = basis @ turn * np.sqrt(np.maximum(values, 0.0))
     return rows
-
-
-def _seats(e: Evidence, K: int) -> Ints:
-    """K nodes far from each other in hops, or places that are near to all nodes together."""
-    nodes = np.arange(len(e.p))
-    if len(e.places):
-        hops = e.between(e.places, nodes).astype(np.float64)
-        away = np.full(len(nodes), np.inf)
-        chosen: list[int] = []
-        for k in range(K):
-            free = (
-                np.arange(len(e.places))
-                if k >= len(e.places)
-                else np.setdiff1d(np.arange(len(e.places)), chosen)
-            )
-            chosen.append(int(free[np.minimum(hops[free], away).sum(axis=1).argmin()]))
-            away = np.minimum(away, hops[chosen[-1]])
-        return e.places[chosen]
-    seats = [0]
-    away = e.between(np.array(seats), nodes)[0].astype(np.float64)
-    while len(seats) < K:
-        away[seats] = -1
-        seats.append(int(away.argmax()))
-        away = np.minimum(away, e.between(np.array(seats[-1:]), nodes)[0])
-    return np.array(seats, dtype=np.int64)
-
-
-def _room(e: Evidence) -> tuple[Ints, Ints, Ints | None]:
-    """Least and most members of each group, and its server where limits fix it beforehand."""
-    n, K, limits = len(e.p), e.num_groups, e.limits
-    most = n if limits.max_size is None else limits.max_size
-    if limits.min_size * K > n:
-        raise GroupingError(f"{K} groups of at least {limits.min_size} need more than {n} nodes")
-    if most * K < n:
-        raise GroupingError(f"{K} groups of at most {most} have no room for {n} nodes")
-    least, room = np.full(K, limits.min_size), np.full(K, most)
-    if limits.capacity is None and limits.max_hops is None:
-        return least, room, None
-    if limits.capacity is None or len(e.places):
-        seats = _seats(e, K)
-    else:
-        if len(limits.capacity) != n:
-            raise GroupingError(f"capacity must have a number for each of {n} nodes")
-        seats = np.sort(np.argsort(-limits.capacity, kind="stable")[:K])
-        room = np.minimum(room, limits.capacity[seats])
-        if room.sum() < n:
-            raise GroupingError(
-                f"the {K} servers of most capacity take {int(room.sum())} of {n} nodes; "
-                "raise capacities, or make more groups"
-            )
-        if room.min() < limits.min_size:
-            raise GroupingError(
-                f"a server of capacity {int(room.min())} cannot have {limits.min_size} members"
-            )
-    return least, room, seats
-
-
-def _matched(e: Evidence, field: Field) -> Ints:
-    """Find any grouping within the limits, by a flow from nodes to groups; or say why none is."""
-    n, K = field.may.shape
-    alone = np.flatnonzero(~field.may.any(axis=1))
-    if len(alone):
-        raise GroupingError(
-            f"node {alone[0]} has no server within {e.limits.max_hops} hops; raise max_hops, or "
-            "make more groups"
-        )
-    node, group = np.nonzero(field.may)
-    even = np.minimum(field.most, np.maximum(-(-n // K), field.least))
-    for room in (even, field.most):
-        tail = np.concatenate([np.zeros(n, int), 1 + node, 1 + n + np.arange(K)])
-        head = np.concatenate([1 + np.arange(n), 1 + n + group, np.full(K, 1 + n + K)])
-        cap = np.concatenate([np.ones(n + len(node), int), room]).astype(np.int32)
-        graph = coo_array((cap, (tail, head)), shape=(n + K + 2, n + K + 2)).tocsr()
-        flow = maximum_flow(graph, 0, n + K + 1)
-        if flow.flow_value == n:
-            taken = flow.flow.tocoo()
-            used = (taken.data > 0) & (taken.row >= 1) & (taken.row <= n)
-            z = np.empty(n, dtype=np.int64)
-            z[taken.row[used] - 1] = taken.col[used] - 1 - n
-            if (np.bincount(z, minlength=K) >= field.least).all():
-                return z
-    raise GroupingError(
-        f"no {K} groups were found within the limits on size, capacity and hops; loosen one of them"
-    )

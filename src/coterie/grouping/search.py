@@ -5,6 +5,7 @@ norms, and both follow from inner products that are kept up to date. The delay o
 members is smoothed, so that bringing one far node nearer counts although another is as far still.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import sqrt
 from typing import Protocol
@@ -120,10 +121,18 @@ class ByVectors:
         self.square = (self.v.astype(np.float64) ** 2).sum(axis=1)
 
 
-def deal(sums: Sums, order: Ints, field: Field, seeds: int = 0) -> Ints:
+def never() -> bool:
+    """Say that there is time."""
+    return False
+
+
+def deal(
+    sums: Sums, order: Ints, field: Field, seeds: int = 0, over: Callable[[], bool] = never
+) -> Ints:
     """Give every node in turn to the group, of those with room, that it draws apart least.
 
-    The first `seeds` nodes get a group each, if they may.
+    The first `seeds` nodes get a group each, if they may. Nodes are left with -1 where limits leave
+    no room, or once the time is over.
     """
     z = np.full(len(order), -1, dtype=np.int64)
     room = field.most.copy()
@@ -137,7 +146,7 @@ def deal(sums: Sums, order: Ints, field: Field, seeds: int = 0) -> Ints:
             open_ = np.arange(len(room)) == len(order) - left
         if left <= lacking:  # the rest must fill the groups that have not enough
             open_ &= field.most - room < field.least
-        if not open_.any():
+        if not open_.any() or (left % BLOCK == 0 and over()):
             return z
         k = int(np.where(open_, cost, np.inf).argmin())
         lacking -= int(field.most[k] - room[k] < field.least[k])
@@ -167,8 +176,14 @@ class _Far:
         return float(self._top / SHARPNESS / self._n * (least / self._n) ** (1 / SHARPNESS - 1))
 
 
-def descend(sums: ByGram, z: Ints, field: Field, most_steps: int = 10_000) -> Ints:
-    """Make the best swaps, or the best move, again and again until none lowers the cost."""
+def descend(
+    sums: ByGram,
+    z: Ints,
+    field: Field,
+    most_steps: int = 10_000,
+    over: Callable[[], bool] = never,
+) -> Ints:
+    """Make the best swaps, or the best move, until none lowers the cost or the time is over."""
     z, n, K = z.copy(), len(z), len(field.least)
     sums.fill(z)
     far = _Far(field, z)
@@ -178,6 +193,8 @@ def descend(sums: ByGram, z: Ints, field: Field, most_steps: int = 10_000) -> In
     crowding = _crowding(field, size)
     enough = LEAST_GAIN * (field.iid * float(np.sqrt(sums.own.sum())) + field.comm * far.seconds)
     for _ in range(most_steps):
+        if over():
+            break
         root = np.sqrt(np.maximum(sums.square, 0.0))
         slope = field.comm * far.slope
         W = sums.V[z]  # [n, n]: <v of i's group, x_j>
@@ -245,7 +262,7 @@ def _swap_if_good(
 
 def _crowding(field: Field, size: Ints) -> Floats:
     """Seconds that a move from group a to group b adds at the busiest server [K, K]."""
-    load = field.member_s * size
+    load = field.member_s * (size - 1)  # a server's own model goes nowhere
     K = len(load)
     order = np.argsort(load)[::-1]
     a, b = np.arange(K)[:, None], np.arange(K)[None, :]
@@ -257,10 +274,13 @@ def _crowding(field: Field, size: Ints) -> Floats:
     return crowded
 
 
-def exchange(sums: ByVectors, z: Ints, field: Field, order: Ints) -> Ints:
+def exchange(
+    sums: ByVectors, z: Ints, field: Field, order: Ints, over: Callable[[], bool] = never
+) -> Ints:
     """Sweep once over many nodes: weigh the swaps of each block with the next, make the good ones.
 
     Sizes stay; every swap is weighed again when its turn comes, as the ones before change the sums.
+    A sweep ends where the time is over.
     """
     z = z.copy()
     sums.fill(z)
@@ -268,6 +288,8 @@ def exchange(sums: ByVectors, z: Ints, field: Field, order: Ints) -> Ints:
     X = sums.X
     enough = LEAST_GAIN * (field.iid * float(np.sqrt(sums.own.sum())) + field.comm * far.seconds)
     for at in range(0, len(order), BLOCK):
+        if over():
+            break
         P = order[at : at + BLOCK]
         Q = order[(at + BLOCK + np.arange(BLOCK)) % len(order)]
         half = _half(sums, z, field, far, P, Q)
