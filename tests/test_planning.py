@@ -165,6 +165,7 @@ def test_labels_and_sketches_give_nearly_as_good_groups_as_gradients() -> None:
         last = list(rounds(problem))[-1]
         assert last.groups is not None
         gram = problem.engine.gradients(last.models.w[0]).gram
+        assert gram is not None
         Delta[evidence] = divergence(gram, problem.p, last.groups.grouping.z).Delta
     by_chance = prepare(
         make_config({"algorithm": {"grouping": "random"}, "train": {"steps": 1}})

@@ -2,7 +2,6 @@
 
 import csv
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,8 @@ from coterie.cli.plan import seconds
 from coterie.config import expand, make_config
 from coterie.costs import divergence
 from coterie.errors import CoterieError, GroupingError
-from coterie.grouping import Evidence, Limits
-from coterie.grouping.planner import _Search
-from coterie.planview import View, broken, plans
+from coterie.grouping import Evidence
+from coterie.planview import View, plans
 from coterie.prepare import prepare
 from coterie.report.drawing import png
 from coterie.report.plan import plan_figure
@@ -164,7 +162,25 @@ def test_of_a_sweep_the_run_that_weighs_both_costs_is_planned() -> None:
     assert both.algorithm.tau2 == 2
     near = plans(expand({**SMALL, "sweep": {**sweep, "algorithm.name": names[:2]}}), methods=QUICK)
     assert near.algorithm.name == "fedavg-c"
-    assert view_of("edge", algorithm={"name": "hierfavg"}).algorithm.name == "fedavg-ic"
+
+
+@pytest.mark.parametrize(
+    ("name", "used", "says"),
+    [
+        ("fedavg-ic", "coterie", "; a run uses it too"),
+        ("hierfavg", "edge", "; a run uses edge, which costs "),
+        ("fedavg", None, "; a run by fedavg does not search (no groups: a global mean"),
+        ("centralized", None, "; a run by centralized does not search (all data on one node"),
+    ],
+)
+def test_what_a_run_uses_is_said_of_algorithms_that_do_not_search_too(
+    tmp_path: Path, name: str, used: str | None, says: str
+) -> None:
+    words = ("--set", f"algorithm.name={name}", "--methods", "coterie,edge")
+    said = json.loads(run(tmp_path, *words, "--json").stdout)
+    assert said["chosen"]["used_by_a_run"] == used
+    assert said["title"].endswith("20 nodes by fedavg-ic")
+    assert says in " ".join(run(tmp_path, *words).output.split())
 
 
 def test_groups_that_break_a_limit_are_neither_chosen_nor_on_the_front() -> None:
@@ -175,22 +191,6 @@ def test_groups_that_break_a_limit_are_neither_chosen_nor_on_the_front() -> None
     assert not found.chosen.breaks
     assert found.chosen.sizes == [10, 10]
     assert png(plan_figure(found))[:4] == b"\x89PNG"
-
-
-def test_a_limit_is_broken_by_one_more_than_it_allows() -> None:
-    evidence = first_evidence(prepare(make_config(SMALL)).problem)
-    z = np.arange(20) // 15  # 15 and 5
-    grouping = Grouping(z, np.array([0, 19]))
-    far = max(int(evidence.hops[i, grouping.servers[k]]) for i, k in enumerate(z))
-    capacity = np.full(20, 15)
-    for limit, message in (
-        (Limits(min_size=5, max_size=15, max_hops=far, capacity=capacity), ""),
-        (Limits(min_size=6), "min_group_size: 5"),
-        (Limits(max_size=14), "max_group_size: 15"),
-        (Limits(max_hops=far - 1), f"max_hops: {far}"),
-        (Limits(capacity=capacity - 1), "capacity: 15"),
-    ):
-        assert broken(replace(evidence, limits=limit), grouping) == message
 
 
 def test_a_method_that_cannot_group_is_left_out_with_its_reason() -> None:
@@ -298,6 +298,10 @@ def test_what_cannot_be_planned_is_one_line_and_writes_nothing(tmp_path: Path) -
         (("--set", "algorithm.num_groups=21"), "num_groups must be <= num_nodes, got 21"),
         (("--set", "algorithm.max_group_size=9"), "2 groups of at most 9 have no room for 20"),
         (("--set", "algorithm.name=fedavg-ci"), "did you mean 'fedavg-ic'?"),
+        (
+            ("--set", "algorithm.max_group_size=12", "--set", "algorithm.grouping=cov"),
+            "algorithm.grouping 'cov' does not keep to max_group_size; use 'coterie' or 'label-il",
+        ),
     ):
         done = run(inside, *words)
         assert done.exit_code == 2, done.output
@@ -311,31 +315,3 @@ def test_what_cannot_be_planned_is_one_line_and_writes_nothing(tmp_path: Path) -
 def test_a_budget_is_a_time_above_zero(text: str) -> None:
     with pytest.raises(CoterieError, match="--budget must be a time above 0 such as 2s"):
         seconds(text)
-
-
-def test_ctrl_c_keeps_what_a_budget_has_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(_Search, "shaken", stop)
-    done = run(tmp_path, "--methods", "edge")
-    assert done.exit_code == 130
-    assert done.output == "coterie: stopped; nothing was written\n"
-    assert list(tmp_path.iterdir()) == []
-    done = run(tmp_path, "--methods", "edge", "--budget", "1m")
-    assert done.exit_code == 0, done.output
-    assert "stopped early: this is the best so far" in done.output
-    assert "found with weights 1:1" in done.output
-    done = run(tmp_path, "--methods", "edge", "--budget", "1m", "--json")
-    names = [point["name"] for point in json.loads(done.stdout)["points"]]
-    assert {name.split()[0] for name in names} == {"edge", "1:1"}  # the others were not begun
-
-
-def test_a_budget_searches_with_every_weighting(tmp_path: Path) -> None:
-    done = run(tmp_path, "--budget", "20ms", "--methods", "edge", "--json")
-    said = json.loads(done.stdout)
-    assert not said["stopped"]
-    names = {point["name"].split()[0] for point in said["points"]}
-    assert {"1:1", "1:64", "0:1"} <= names

@@ -13,8 +13,9 @@ from coterie.costs import Ints
 from coterie.data.dataset import Progress
 from coterie.errors import GroupingError
 from coterie.grouping import Evidence, Grouping, check_grouping
+from coterie.grouping.limits import broken, check_keeper
 from coterie.grouping.objective import Objective, price
-from coterie.grouping.planner import Effort, best_by_the_clock, search
+from coterie.grouping.planner import Effort, best_by_the_clock, canon, search
 from coterie.partition.measure import emd, pooled
 from coterie.prepare import Prepared, prepare
 from coterie.run import PLAN_STREAM, first_evidence
@@ -73,7 +74,7 @@ class View:
     """What is known before training: points in the order they were found, and the one to take.
 
     `chosen` costs least of all that make num_groups groups and keep to the limits. `answer` is what
-    a run of the experiment would use, if its method is among the points.
+    a run of the experiment would use, if that is among the points; `own` says what it runs by.
     """
 
     title: str
@@ -83,6 +84,7 @@ class View:
     left_out: tuple[str, ...]  # methods that cannot group these nodes, and why
     stopped: bool  # by Ctrl-C, before every weighting had its time
     algorithm: AlgorithmConfig
+    own: AlgorithmConfig  # of the experiment; it may not search, which `algorithm` does
     weights: tuple[float, float]  # of Delta, and of seconds
     global_s: float
     prepared: Prepared
@@ -158,7 +160,7 @@ def plans(
     else the first, searched. The planner looks for budget_s at every weighting, or as long as the
     experiment says; Ctrl-C ends a search with a budget and keeps what it has.
     """
-    config = _planned(configs)
+    config, own = _planned(configs)
     c = config.algorithm
     weights = _weights(c)
     names = list(methods or dict.fromkeys([*METHODS, c.grouping]))
@@ -171,6 +173,8 @@ def plans(
     # Seen with both costs in mind: by fedavg-c alone, every Delta would be 0.
     both = replace(c, name=BOTH, grouping="coterie", alpha_iid=1.0)
     prepared = prepare(replace(config, algorithm=both), dataset)
+    if ALGORITHMS[own.name].searched:
+        check_keeper(prepared.problem.view.limits, own.grouping)  # a run refuses that too
     evidence = first_evidence(prepared.problem)
     objective = Objective(evidence, *weights)
     if not (objective.iid or objective.comm):
@@ -182,8 +186,11 @@ def plans(
     for done, each in enumerate(asked):
         progress(f"grouping by {each.method}", done, len(asked))
         table.add_method(each)
+        if table.stopped:
+            break
     effort = ask.effort if budget_s is None else Effort(budget_s=budget_s)
-    stopped = table.add_searches(weights, effort, progress)
+    if not table.stopped:
+        table.add_searches(weights, effort, progress)
     points = _with_front(table.points)
     fit = [p for p in points if not p.breaks and len(p.sizes) == c.num_groups]
     if not fit:
@@ -192,10 +199,11 @@ def plans(
         f"{config.network.topology}, {title_of(config)}: {len(evidence.p):,} nodes by {c.name}",
         tuple(points),
         min(fit, key=_order),
-        next((p for p in points if p.name == c.grouping and p.by_method), None),
+        next((p for p in points if p.by_method and p.name == _used(own)), None),
         tuple(table.left_out),
-        stopped,
+        table.stopped,
         c,
+        own,
         weights,
         _global_s(evidence, prepared),
         prepared,
@@ -214,12 +222,21 @@ def label(alpha_iid: float, alpha_comm: float) -> str:
     return f"{alpha_iid / small:.3g}:{alpha_comm / small:.3g}"
 
 
-def _planned(configs: Sequence[Config]) -> Config:
+def _planned(configs: Sequence[Config]) -> tuple[Config, AlgorithmConfig]:
+    """Choose a run, made to search, and return what it is by as the experiment has it."""
     both = (c for c in configs if c.algorithm.name == BOTH)
     searched = (c for c in configs if ALGORITHMS[c.algorithm.name].searched)
     for config in chain(both, searched):
-        return config
-    return replace(configs[0], algorithm=replace(configs[0].algorithm, name=BOTH))
+        return config, config.algorithm
+    own = configs[0].algorithm
+    return replace(configs[0], algorithm=replace(own, name=BOTH)), own
+
+
+def _used(own: AlgorithmConfig) -> str:
+    """Name the method by which a run groups; none where it makes no groups."""
+    if ALGORITHMS[own.name].searched:
+        return own.grouping
+    return "edge" if own.name == "hierfavg" else ""
 
 
 def _weights(c: AlgorithmConfig) -> tuple[float, float]:
@@ -239,14 +256,14 @@ class _Table:
         self._found: set[bytes] = set()
         self.points: list[Point] = []
         self.left_out: list[str] = []
+        self.stopped = False  # by Ctrl-C
 
     def add_method(self, ask: Search) -> None:
         """Group by one method, on what it would see in a run."""
         e = self._shown(ask)
-        plan = ask.planner()
         start = time.monotonic()
         try:
-            said = check_grouping(plan(e, self._rng()), len(e.p), e.places)
+            said = check_grouping(self._said(ask, e), len(e.p), e.places)
         except GroupingError as error:
             self.left_out.append(f"{ask.method}: {error}")
             return
@@ -254,8 +271,20 @@ class _Table:
         self._found.add(_key(said))
         self._add(ask.method, said, ms, by_method=True)
 
-    def add_searches(self, own: tuple[float, float], effort: Effort, progress: Progress) -> bool:
-        """Search with the experiment's own weights, then the others; return whether stopped."""
+    def _said(self, ask: Search, e: Evidence) -> Grouping:
+        """Ask a method; the planner keeps its best at Ctrl-C where it has a budget."""
+        if ask.method != "coterie":
+            return ask.planner()(e, self._rng())
+        return self._searched(e, Objective(e, ask.alpha_iid, ask.alpha_comm), ask.effort)[0]
+
+    def _searched(self, e: Evidence, objective: Objective, effort: Effort) -> list[Grouping]:
+        """Search, and return the answer and what else was good."""
+        state = search(e, objective, replace(effort, keep=effort.budget_s is not None), self._rng())
+        self.stopped = state.ended == "interrupted"
+        return [best_by_the_clock(state), *(f.grouping for f in state.found)]
+
+    def add_searches(self, own: tuple[float, float], effort: Effort, progress: Progress) -> None:
+        """Search with the experiment's own weights, then with the others, unless stopped."""
         weightings = {label(*own): own}
         for pair in WEIGHTINGS:
             weightings.setdefault(label(*pair), pair)
@@ -266,22 +295,20 @@ class _Table:
                 continue
             start = time.monotonic()
             try:
-                state = search(self._evidence, objective, effort, self._rng())
-                took_s = time.monotonic() - start
-                answer = best_by_the_clock(state)
+                found = self._searched(self._evidence, objective, effort)
             except KeyboardInterrupt:
                 if effort.budget_s is None or not done:
                     raise
-                return True
+                self.stopped = True
+                return
             ms = 1e3 * (time.monotonic() - start)
-            for nth, grouping in enumerate([answer, *(f.grouping for f in state.found)], 1):
+            for nth, grouping in enumerate(found, 1):
                 if (key := _key(grouping)) not in self._found:
                     self._found.add(key)
                     named = name if nth == 1 else f"{name} #{nth}"
                     self._add(named, grouping, ms, by_method=False)
-            if effort.budget_s is not None and took_s < effort.budget_s:  # Ctrl-C, kept by search
-                return True
-        return False
+            if self.stopped:
+                return
 
     def _shown(self, ask: Search) -> Evidence:
         """Return what a method sees: the network, and of the data no more than it needs."""
@@ -301,30 +328,8 @@ class _Table:
 
 def _key(grouping: Grouping) -> bytes:
     """The same for the same groups with the same servers, however they are numbered."""
-    _, first, again = np.unique(grouping.z, return_index=True, return_inverse=True)
-    rank = np.argsort(np.argsort(first))
-    order = np.argsort(first)
-    return rank[again].tobytes() + grouping.servers[order].tobytes()
-
-
-def broken(e: Evidence, grouping: Grouping) -> str:
-    """Say which limit a grouping does not keep to; the number of groups is not one."""
-    limits, sizes = e.limits, np.array(grouping.sizes)
-    if sizes.min() < limits.min_size:
-        return f"min_group_size: {sizes.min()}"
-    if limits.max_size is not None and sizes.max() > limits.max_size:
-        return f"max_group_size: {sizes.max()}"
-    if limits.max_hops is not None:
-        hops = e.between(grouping.servers, np.arange(len(e.p)))
-        farthest = int(hops[grouping.z, np.arange(len(e.p))].max())
-        if farthest > limits.max_hops:
-            return f"max_hops: {farthest}"
-    if limits.capacity is not None:
-        nodes = grouping.servers < len(e.p)
-        over = sizes[nodes] > limits.capacity[grouping.servers[nodes]]
-        if over.any():
-            return f"capacity: {sizes[nodes][over].max()}"
-    return ""
+    _, first = np.unique(grouping.z, return_index=True)
+    return canon(grouping.z) + grouping.servers[np.argsort(first)].tobytes()
 
 
 def _global_s(evidence: Evidence, prepared: Prepared) -> float:

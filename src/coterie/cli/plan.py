@@ -225,9 +225,10 @@ def _groups(view: "View") -> "Table":
 
 def _why(view: "View") -> str:
     """Say who found the chosen groups, and how that compares with what a run would use."""
+    from coterie.algorithms import ALGORITHMS
     from coterie.planview import label
 
-    chosen, answer, cheaper = view.chosen, view.answer, view.cheaper
+    chosen, answer, cheaper, own = view.chosen, view.answer, view.cheaper, view.own
     by = chosen.name if chosen.by_method else f"found with weights {chosen.name}"
     said = f"{by}, the least cost with weights {label(*view.weights)}"
     if chosen is answer:
@@ -235,6 +236,8 @@ def _why(view: "View") -> str:
     elif answer is not None:
         more = answer.cost / chosen.cost - 1 if chosen.cost else 0.0
         said += f"; a run uses {answer.name}, which costs {more:.2%} more"
+    elif not ALGORITHMS[own.name].searched:
+        said += f"; a run by {own.name} does not search ({ALGORITHMS[own.name].about})"
     if cheaper is not None:
         said += f"; {cheaper.name} costs less, but makes {len(cheaper.sizes)} groups"
     return said
