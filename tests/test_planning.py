@@ -10,8 +10,8 @@ import pytest
 from coterie.algorithms import METHODS
 from coterie.config import make_config
 from coterie.costs import divergence
-from coterie.errors import ConfigError, CoterieError
-from coterie.grouping import Evidence, Grouping
+from coterie.errors import ConfigError, CoterieError, GroupingError
+from coterie.grouping import Evidence, Grouping, Limits
 from coterie.planning import Planned, Regroup, View
 from coterie.prepare import prepare
 from coterie.run import Problem, first_evidence, rounds
@@ -200,3 +200,51 @@ def test_bad_settings_of_a_search_are_named() -> None:
         make_config(tiny(evidence="guess"))
     with pytest.raises(CoterieError, match="3 groups of at least 8 need more than 20 nodes"):
         list(rounds(prepare(make_config(tiny(min_group_size=8))).problem))
+
+
+def limited(**algorithm: object) -> dict[str, object]:
+    """Twenty nodes on a fifth of the data, in three groups."""
+    return {
+        "data": {"sample": 0.2},
+        "partition": {"kind": "dirichlet", "num_nodes": 20, "num_edges": 4},
+        "train": {"steps": 2},
+        "algorithm": {"num_groups": 3, **algorithm},
+    }
+
+
+def test_similar_groups_by_gradients_whatever_the_weights() -> None:
+    problem = prepare(make_config(limited(name="fedavg-c", grouping="similar"))).problem
+    last = list(rounds(problem))[-1]
+    assert last.groups is not None
+    assert len(last.groups.grouping.sizes) == 3
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "says"),
+    [
+        ({"min_group_size": 8}, "3 groups of at least 8"),
+        ({"min_group_size": 2, "grouping": "random"}, "'random' does not keep to min_group_size"),
+    ],
+    ids=str,
+)
+def test_limits_that_cannot_be_kept_are_refused_before_a_run(
+    algorithm: dict[str, object], says: str
+) -> None:
+    with pytest.raises(GroupingError, match=says):
+        prepare(make_config(limited(**algorithm)))
+    prepare(make_config(limited(name="fedavg", min_group_size=8)))
+
+
+def test_a_fraction_of_a_member_is_no_capacity(tmp_path: Path) -> None:
+    table = tmp_path / "capacity.csv"
+    lines = [f"{i},{7.5 if i == 3 else 9}" for i in range(20)]
+    table.write_text("\n".join(["node,capacity", *lines]))
+    with pytest.raises(GroupingError, match=r"node 3 must be a whole number of members, got 7\.5"):
+        prepare(make_config(limited(capacity_file=str(table))))
+
+
+def test_a_planner_of_ones_own_that_breaks_a_limit_is_refused() -> None:
+    problem = make_problem(some_nodes(8), fixed([0] * 7 + [1]), 1, 2, searched=True)
+    view = replace(problem.view, limits=Limits(min_size=2))
+    with pytest.raises(GroupingError, match="do not keep to min_group_size: 1"):
+        list(rounds(replace(problem, view=view)))

@@ -169,3 +169,15 @@ def test_every_topology_by_rule_can_be_made_by_name() -> None:
         make_topology(Shape("fat tree"), PAPER_EDGES, (), rng())
     with pytest.raises(TopologyError, match=r"network\.degree must be >= 2 .*got 1"):
         make_topology(Shape("jellyfish", degree=1), PAPER_EDGES, (), rng())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_sums_of_hops_are_the_sums_of_the_hops(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    edges = np.sort(rng.integers(0, 5, 30))
+    _, edges = np.unique(edges, return_inverse=True)
+    for top in (fat_tree(edges), jellyfish(edges, 3, rng)):
+        some = np.sort(rng.choice(30, 12, replace=False))
+        assert (top.far(some, some) == top.between(some, some).sum(axis=1)).all()
+        others = np.setdiff1d(np.arange(30), some)
+        assert (top.far(others, some) == top.between(others, some).sum(axis=1)).all()

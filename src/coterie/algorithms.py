@@ -30,7 +30,8 @@ class Search:
     def needs(self) -> Needs:
         """What nodes have to upload for it."""
         needs = METHODS[self.method].needs if self.method in METHODS else "gradients"
-        return "nothing" if needs == "gradients" and not self.alpha_iid else needs
+        unweighed = needs == "gradients" and not self.alpha_iid and self.method != "similar"
+        return "nothing" if unweighed else needs
 
     def planner(self) -> Planner:
         """Return the planner that this search names."""

@@ -17,6 +17,7 @@ from coterie.engine import Engine, LocalSteps
 from coterie.engine.server import Server
 from coterie.errors import ConfigError
 from coterie.grouping import Limits
+from coterie.grouping.evidence import whole_capacity
 from coterie.grouping.planner import Effort
 from coterie.network import Network, make_clock
 from coterie.partition import Examples, Partition, Rule, Spread, make_partition
@@ -162,7 +163,7 @@ def make_view(
     if c.capacity_file:
         from coterie.topology.matrix import read_column
 
-        capacity = read_column(Path(c.capacity_file), names, n, "capacity").astype(np.int64)
+        capacity = whole_capacity(read_column(Path(c.capacity_file), names, n, "capacity"), names)
     limits = Limits(
         c.min_group_size,
         None if c.max_group_size == "auto" else c.max_group_size,

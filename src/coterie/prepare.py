@@ -22,6 +22,7 @@ from coterie.config import check_num_groups
 from coterie.costs import Ints
 from coterie.data import Dataset
 from coterie.errors import ConfigError
+from coterie.grouping.limits import check_keeper, check_limits
 from coterie.models import REFERENCE_FLOPS, make_model
 from coterie.partition.measure import class_counts
 from coterie.planning import Regroup
@@ -93,6 +94,9 @@ def prepare(config: Config, dataset: Dataset | None = None) -> Prepared:
         node_step_s=node_seconds(worked, flops, speeds),
         extra_bytes=4 * n_parameters(model) * config.optimizer.scaffold,
     )
+    if algorithm.searched:
+        check_keeper(problem.view.limits, config.algorithm.grouping)
+        check_limits(problem.view.limits, network.topology, config.algorithm.num_groups)
     _check_clock(problem)
     return Prepared(config, problem, counts, names, part.edge_names, n_parameters(model), flops)
 

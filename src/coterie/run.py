@@ -12,9 +12,10 @@ from coterie.clock import Clock
 from coterie.costs import Floats, Ints
 from coterie.engine import Engine, Gradients, Measured, Models
 from coterie.engine.server import Server
-from coterie.errors import DivergenceError
+from coterie.errors import DivergenceError, GroupingError
 from coterie.grouping import Delays, Evidence, Grouping, Planner, check_grouping
 from coterie.grouping.baselines import single
+from coterie.grouping.limits import broken
 from coterie.grouping.objective import Objective
 from coterie.network import Network, Transfer
 from coterie.planning import Planned, Regroup, View
@@ -175,6 +176,9 @@ def _plan(problem: Problem, evidence: Evidence, t: int = 0) -> Averaging:
     """Ask the planner; its random choices depend on the seed, and later also on when it is."""
     rng = np.random.default_rng([problem.seed, 0, PLAN_STREAM, *([t] if t else [])])
     grouping = check_grouping(problem.planner(evidence, rng), len(problem.p), evidence.places)
+    beyond = broken(evidence, grouping) if problem.searched else ""
+    if beyond:
+        raise GroupingError(f"the planner's groups do not keep to {beyond}")
     return averaging(problem, grouping)
 
 

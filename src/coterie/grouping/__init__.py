@@ -58,10 +58,10 @@ def with_servers(z: Ints, evidence: Evidence, cost_trace: tuple[float, ...] = ()
         members = np.flatnonzero(z == k)
         if len(evidence.places):
             able = n + np.arange(len(evidence.places))
-            far = evidence.between(evidence.places, members).sum(axis=1)
+            far = evidence.topology.far(evidence.places, members)
         else:
             able = members
-            far = evidence.between(members, members).sum(axis=1)
+            far = evidence.topology.far(members, members)
         best = able[far == far.min()]
         chosen = best[np.argmin(serving[site[best]])]
         serving[site[chosen]] += 1

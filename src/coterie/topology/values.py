@@ -141,6 +141,19 @@ class Topology:
         hops[a[:, None] == b[None, :]] = 0
         return hops
 
+    def far(self, a: Ints, b: Ints) -> Ints:
+        """Sum of the links from each of some devices or places a to all devices b [len(a)].
+
+        As the sums of `between`, switch by switch: many devices need no matrix of their pairs.
+        """
+        n = self.n_devices
+        switches, at = np.unique(self.switch_at(a), return_inverse=True)
+        counts = np.bincount(self.switch_of[b], minlength=self.n_switches)
+        sums = (self.hops_to(switches).astype(np.int64) @ counts)[at] + len(b)
+        sums += (a < n) * len(b)
+        found: Ints = sums - 2 * np.isin(a, b)  # nothing from a device to itself
+        return found
+
     @property
     def place_vertices(self) -> Ints:
         """The vertices of the places [m]."""
