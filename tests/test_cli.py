@@ -1,9 +1,4 @@
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -22,7 +17,10 @@ def test_help_teaches_the_way_in() -> None:
     said = coterie("--help").output
     assert "coterie demo" in said
     assert "coterie run quickstart" in said
-    assert "num_edge_aggregation" in coterie("run", "--help").output
+    said = coterie("run", "--help").output
+    assert "num_edge_aggregation" in said
+    assert "coterie run --resume runs/my " in said
+    assert "coterie run my.toml --checkpoint-every 60 " in said
 
 
 def test_a_shipped_experiment_runs_by_name_and_compares(tmp_path: Path) -> None:
@@ -84,6 +82,8 @@ def test_one_failed_run_does_not_stop_the_others(tmp_path: Path) -> None:
         (["list", "modles"], "did you mean 'models'?"),
         (["run"], "Missing argument 'FILE'"),
         (["run", "quickstart", "--ste", "a=1"], "No such option"),
+        (["run", "quickstart", "--checkpoint-every", "-1"], "-1.0 is not in the range"),
+        (["run", "--resume", "nowhere"], "nowhere: no such folder"),
         (["compare", "x", "--target", "2"], "2.0 is not in the range"),
     ],
 )
@@ -142,47 +142,3 @@ def test_lists_name_everything() -> None:
     said = coterie("list").output
     for word in ("fedavg-ic", "mnist-f-mini", "2nn", "jellyfish", "Dqh", "reference", "train.lr"):
         assert word in said
-
-
-@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_leaves_a_readable_run(tmp_path: Path, stop: signal.Signals) -> None:
-    process, said = stopped(["quickstart"], tmp_path / "r", 1, stop)
-    assert process.returncode == 130
-    assert said.strip() == "coterie: stopped; the rows so far are kept"
-    assert json.loads((tmp_path / "r" / "summary.json").read_text())["status"] == "interrupted"
-
-
-def test_ctrl_c_ends_a_sweep_and_starts_no_other_run(tmp_path: Path) -> None:
-    file = tmp_path / "sweep.toml"
-    file.write_text("[sweep]\nseed = [0, 1, 2, 3, 4, 5]\n")
-    process, _ = stopped([str(file), "--jobs", "2"], tmp_path / "r", 2, signal.SIGINT)
-    assert process.returncode == 130
-    found = {
-        path.parent.name: json.loads(path.read_text())["status"]
-        for path in (tmp_path / "r").rglob("summary.json")
-    }
-    assert found == {"seed0": "interrupted", "seed1": "interrupted"}
-    assert len(list((tmp_path / "r").rglob("rows.jsonl"))) == 2
-
-
-def stopped(
-    words: list[str], out: Path, started: int, stop: signal.Signals
-) -> tuple[subprocess.Popen[str], str]:
-    """Start a run that would take hours and stop it, as a terminal would, when rows are there."""
-    command = [sys.executable, "-m", "coterie", "run", *words, "--out", str(out)]
-    command += ["--set", "train.steps=1000000"]
-    process = subprocess.Popen(
-        command, stderr=subprocess.PIPE, text=True, env=os.environ, start_new_session=True
-    )
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        rows = [path.read_text().count("\n") for path in out.rglob("rows.jsonl")]
-        if len(rows) == started and min(rows) > 2:
-            break
-        time.sleep(0.05)
-    if stop is signal.SIGINT:
-        os.killpg(process.pid, stop)
-    else:
-        process.send_signal(stop)
-    _, said = process.communicate(timeout=60)
-    return process, said

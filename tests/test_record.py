@@ -100,6 +100,7 @@ def test_a_run_folder_holds_all_it_should(runs: list[RecordedRun]) -> None:
     assert keys | {"delta", "group_sizes", "bytes_by_tier"} <= set(run.rows[0])
     assert {"python", "torch", "numpy", "coterie"} <= set(run.meta["versions"])
     assert run.meta["seed"] == 0
+    assert isinstance(run.meta["engine"], dict)
     weights = load_file(run.folder / "model.safetensors")
     assert {k: v.shape for k, v in weights.items()} == {"1.weight": (10, 784), "1.bias": (10,)}
     assert sum(run.summary["group_sizes"]) == 20
@@ -120,6 +121,10 @@ def test_a_diverged_run_keeps_its_rows_and_says_so(tmp_path: Path) -> None:
     runs, left_out = find_runs([tmp_path])
     assert [r.folder.name for r in runs] == ["good"]
     assert [Path(line.split(":")[0]).name for line in left_out] == ["killed", "run"]
+    assert left_out[0].endswith(
+        f"unfinished; go on with: coterie run --resume {tmp_path / 'killed'}"
+    )
+    assert left_out[1].endswith("diverged after step 0")
 
 
 def test_an_interrupted_run_keeps_its_rows_and_says_so(tmp_path: Path) -> None:
@@ -132,6 +137,8 @@ def test_an_interrupted_run_keeps_its_rows_and_says_so(tmp_path: Path) -> None:
     run = read_run(tmp_path / "run")
     assert run.summary["status"] == "interrupted"
     assert [row["t"] for row in run.rows] == [0, 1, 2, 3]
+    with pytest.raises(RecordError, match=r"interrupted after step 3; go on with: coterie run --r"):
+        find_runs([tmp_path])
 
 
 def test_a_run_is_never_written_over(tmp_path: Path) -> None:

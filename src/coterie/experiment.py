@@ -1,17 +1,31 @@
-"""From a config to a run: prepare it, run Algorithm 1, and record it."""
+"""From a config to a run: prepare it, run Algorithm 1, record it, and go on where it stopped."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from coterie.checkpoint import Keeper, last_good, origin, tidy
 from coterie.config import to_toml
 from coterie.data import Dataset
-from coterie.errors import DivergenceError
+from coterie.errors import DivergenceError, RecordError
 from coterie.prepare import Prepared, prepare
-from coterie.record import RunWriter, write_json
+from coterie.record import RunWriter, ended
 from coterie.run import Problem, State, rounds
 from coterie.sections import Config
+
+CHECKPOINT_EVERY_S = 1.0
+
+
+class Interrupted(KeyboardInterrupt):
+    """A run that was asked to stop, and did so after step t."""
+
+    def __init__(self, t: int) -> None:
+        """Remember the step."""
+        super().__init__(t)
+        self.t = t
 
 
 def simulate(config: Config) -> Iterator[State]:
@@ -25,40 +39,119 @@ def execute(
     *,
     dataset: Dataset | None = None,
     on_state: Callable[[State], None] = lambda state: None,
+    resume: bool = False,
+    checkpoint_every_s: float = CHECKPOINT_EVERY_S,
+    stop: Callable[[], bool] = lambda: False,
+    say: Callable[[str], None] = lambda line: None,
+    wait_s: float = 0.0,
 ) -> None:
-    """Run a config into a folder.
+    """Run a config into a folder; with `resume`, go on with the run that the folder holds.
 
     Nothing is written before the first state is there. A loss that is no longer a number, any
-    other error, or Ctrl-C keeps the rows so far and leaves a summary that says so.
+    other error, or Ctrl-C keeps the rows so far and leaves a summary that says so. `stop` is asked
+    after every aggregation; a run that stops keeps a checkpoint and raises Interrupted. Otherwise
+    checkpoints are that many seconds apart, or after every aggregation if 0. `say` is told how a
+    run goes on, and `wait_s` is how long to wait for a process that still writes the folder.
     """
-    prepared = prepare(config, dataset)
-    states = rounds(prepared.problem)
-    first = state = next(states)
-    writer = RunWriter(folder, to_toml(config), config.seed)
-    Delta_first, status = None, "failed"
-    try:
-        for state in chain([first], states):
-            writer.add(state.row)
-            Delta_first = state.row.Delta if Delta_first is None else Delta_first
-            on_state(state)
-        status = "complete"
-    except DivergenceError:
-        status = "diverged"
-        raise
-    except KeyboardInterrupt:
-        status = "interrupted"
-        raise
-    finally:
-        summary = _summary(prepared.problem, state, status)
-        about = {
-            "n_parameters": prepared.n_parameters,
-            "flops_per_example": prepared.flops_per_example,
-            "Delta_first": Delta_first,
-        }
-        done = status == "complete"
-        tensors = prepared.problem.engine.export(state.models.w[0]) if done else None
-        write_json(folder / "grouping.json", _grouping(prepared, state))
-        writer.finish({**summary, **about}, tensors)
+    with RunWriter(folder, resume=resume, wait_s=wait_s) as writer:
+        if end := ended(folder):
+            say(end)
+            tidy(folder)
+            return
+        prepared = prepare(config, dataset)
+        run = _begin(config, prepared, writer, checkpoint_every_s, say)
+        try:
+            _advance(run, prepared.problem, on_state, stop)
+        except BaseException as error:
+            with suppress(RecordError):  # of two, the first error is the one to tell
+                _record(run, prepared, _status(error))
+            raise
+        _record(run, prepared, "complete")
+
+
+@dataclass
+class _Run:
+    """A run under way: where it is, what comes, and who writes it down."""
+
+    writer: RunWriter
+    keeper: Keeper
+    state: State
+    coming: Iterator[State]
+    Delta_first: float | None = None
+
+
+def _begin(
+    config: Config,
+    prepared: Prepared,
+    writer: RunWriter,
+    every_s: float,
+    say: Callable[[str], None],
+) -> _Run:
+    """Go to the last state that was kept, or to the first."""
+    problem, folder = prepared.problem, writer.folder
+    belongs = origin(config, prepared)
+    keeper = Keeper(writer, belongs, every_s)
+    found = last_good(folder, belongs, say) if writer.resumes else None
+    if found is None:
+        states = rounds(problem)
+        first = next(states)
+        if writer.resumes:
+            say("no checkpoint to go on from; starts from the beginning")
+        writer.begin(to_toml(config), {"seed": config.seed, "engine": _choice(problem)})
+        tidy(folder)
+        return _Run(writer, keeper, first, chain([first], states))
+    say(f"goes on from step {found.state.t}")
+    if found.engine:
+        problem.engine.choose(found.engine)  # type: ignore[attr-defined]
+    writer.go_on(found.n_rows, found.offset, found.wall_s)
+    tidy(folder, found.state.t)
+    return _Run(writer, keeper, found.state, rounds(problem, found.state), found.Delta_first)
+
+
+def _choice(problem: Problem) -> dict[str, str]:
+    """How the engine executes, where it has a choice that may change a last digit."""
+    choice: Callable[[], dict[str, str]] = getattr(problem.engine, "choice", dict)
+    return choice()
+
+
+def _advance(
+    run: _Run, problem: Problem, on_state: Callable[[State], None], stop: Callable[[], bool]
+) -> None:
+    """Write down state after state until the last, or until asked to stop."""
+    for state in run.coming:
+        run.writer.add(state.row)
+        run.state = state
+        run.Delta_first = state.row.Delta if run.Delta_first is None else run.Delta_first
+        on_state(state)
+        if state.t == problem.steps:
+            return
+        stops = stop()
+        if stops or run.keeper.due:
+            run.keeper.keep(state, run.Delta_first, _choice(problem))
+        if stops:
+            raise Interrupted(state.t)
+
+
+def _status(error: BaseException) -> str:
+    if isinstance(error, DivergenceError):
+        return "diverged"
+    return "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+
+
+def _record(run: _Run, prepared: Prepared, status: str) -> None:
+    """Write how a run ended: the summary last, and only then may its checkpoints go."""
+    problem, state, writer = prepared.problem, run.state, run.writer
+    about = {
+        "n_parameters": prepared.n_parameters,
+        "flops_per_example": prepared.flops_per_example,
+        "Delta_first": run.Delta_first,
+    }
+    done = status == "complete"
+    summary = {**_summary(problem, state, status), **about}
+    tensors = problem.engine.export(state.models.w[0]) if done else None
+    writer.finish({"engine": _choice(problem)}, _grouping(prepared, state), summary, tensors)
+    if status in ("complete", "diverged"):
+        tidy(writer.folder)
 
 
 def _grouping(prepared: Prepared, state: State) -> dict[str, Any]:

@@ -1,21 +1,24 @@
 """What happened: a run folder of plain files, written so that a crash loses nothing already there.
 
 config.toml as resolved, meta.json (versions, seed, commit), rows.jsonl (one aggregation a line),
-grouping.json, and at the end summary.json and model.safetensors.
+grouping.json, and at the end model.safetensors and, last of all, summary.json.
 """
 
 import json
 import os
 import platform
+import shlex
 import subprocess
+import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from coterie.errors import RecordError
 from coterie.run import Row
@@ -24,45 +27,116 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 ROWS = "rows.jsonl"
+RUNS = "runs.json"  # of a sweep: all its runs, also those not begun
+COMPLETE = "complete already"
+DIVERGED = "diverged, and would again; lower train.lr"
 Json = dict[str, Any]
 
 
 class RunWriter:
-    """Writes one run folder; rows are appended as they come, whole files are renamed into place."""
+    """Writes one run folder; rows are appended as they come, whole files are renamed into place.
 
-    def __init__(self, folder: Path, config_toml: str, seed: int) -> None:
-        """Create the folder, which must not hold a run already, and what is known at the start."""
-        if (folder / ROWS).exists():
-            raise RecordError(f"{folder} already holds a run; choose another --out")
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            write_atomically(folder / "config.toml", config_toml.encode())
-            write_json(folder / "meta.json", {"seed": seed, **versions()})
-            self._rows = (folder / ROWS).open("x", encoding="utf-8")
-        except OSError as error:
-            raise RecordError(f"{folder}: cannot be written ({error.strerror})") from error
-        self.folder = folder
+    While it is open, no other process can write to the folder.
+    """
+
+    def __init__(self, folder: Path, *, resume: bool = False, wait_s: float = 0.0) -> None:
+        """Take a folder that holds no run yet, or with `resume` one that may.
+
+        `wait_s` is how long to wait for another process that is still writing it.
+        """
+        self.folder, self.n_rows, self.offset = folder, 0, 0
         self._started = time.perf_counter()
+        self._rows: IO[bytes] | None = None
+        path = folder / ROWS
+        self.resumes = path.exists()
+        if self.resumes:
+            if not resume:
+                raise RecordError(
+                    f"{folder} already holds a run; choose another --out, or go on with: "
+                    f"{resume_command(folder)}"
+                )
+            with writing(path, folder):
+                self._rows = path.open("r+b", buffering=0)
+            lock(self._rows, folder, wait_s)
+
+    def __enter__(self) -> "RunWriter":
+        """Return the writer."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the rows, and let others have the folder."""
+        if self._rows:
+            self._rows.close()
 
     @property
     def wall_s(self) -> float:
-        """Real seconds since the run began."""
+        """Real seconds since the run began, less those in which it lay interrupted."""
         return time.perf_counter() - self._started
 
-    def add(self, row: Row) -> None:
-        """Append one row."""
-        line = {**asdict(row), "wall_s": round(self.wall_s, 4)}
-        self._rows.write(json.dumps(line, allow_nan=False) + "\n")
-        self._rows.flush()
+    def begin(self, config_toml: str, meta: Json) -> None:
+        """Write what is known at the start, and no rows."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(self.folder / "config.toml", config_toml.encode())
+            write_json(self.folder / "meta.json", {**meta, **versions()})
+            if self._rows is None:
+                self._rows = (self.folder / ROWS).open("xb", buffering=0)
+                lock(self._rows, self.folder)
+        except OSError as error:
+            raise RecordError(f"{self.folder}: cannot be written ({error.strerror})") from error
+        self.go_on(0, 0, 0.0)
 
-    def finish(self, summary: Json, tensors: "Mapping[str, Tensor] | None") -> None:
-        """Write the summary, and the model if the run got that far."""
-        self._rows.close()
+    def go_on(self, n_rows: int, offset: int, wall_s: float) -> None:
+        """Keep the first `offset` bytes of the rows, and what the folder says about its end not."""
+        assert self._rows is not None
+        with writing(self.folder / ROWS, self.folder):
+            (self.folder / "summary.json").unlink(missing_ok=True)
+            self._rows.truncate(offset)
+            self._rows.seek(offset)
+        self.n_rows, self.offset = n_rows, offset
+        self._started = time.perf_counter() - wall_s
+
+    def add(self, row: Row) -> None:
+        """Append one row, whole or not at all."""
+        assert self._rows is not None
+        line = {**asdict(row), "wall_s": round(self.wall_s, 4)}
+        content = (json.dumps(line, allow_nan=False) + "\n").encode()
+        with writing(self.folder / ROWS, self.folder):
+            try:
+                left = content
+                while left:  # a disk that is filling up may take a part
+                    left = left[self._rows.write(left) :]
+            except OSError:
+                with suppress(OSError):
+                    self._rows.truncate(self.offset)
+                raise
+        self.n_rows, self.offset = self.n_rows + 1, self.offset + len(content)
+
+    def sync(self) -> None:
+        """Wait until the rows are on the disk."""
+        assert self._rows is not None
+        with writing(self.folder / ROWS, self.folder):
+            os.fsync(self._rows.fileno())
+
+    def finish(
+        self, meta: Json, grouping: Json, summary: Json, tensors: "Mapping[str, Tensor] | None"
+    ) -> None:
+        """Write the model if the run got that far, what is known since, and the summary last."""
+        self.sync()
         if tensors is not None:
             from safetensors.torch import save
 
-            write_atomically(self.folder / "model.safetensors", save(dict(tensors)))
-        write_json(self.folder / "summary.json", {**summary, "wall_s": round(self.wall_s, 4)})
+            self._write("model.safetensors", save(dict(tensors)))
+        self._write("grouping.json", _json(grouping))
+        with writing(self.folder / "meta.json", self.folder):
+            before = json.loads((self.folder / "meta.json").read_text(encoding="utf-8"))
+        if before | meta != before:
+            self._write("meta.json", _json(before | meta))
+        self._write("summary.json", _json({**summary, "wall_s": round(self.wall_s, 4)}))
+
+    def _write(self, name: str, content: bytes) -> None:
+        with writing(self.folder / name, self.folder):
+            write_atomically(self.folder / name, content)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,14 +162,19 @@ ROW_KEYS = {"t", "seconds", "test_accuracy"}
 
 
 def read_run(folder: Path) -> RecordedRun:
-    """Read a run folder; one without a summary (still running, or killed) is an error."""
+    """Read a run folder; one without a summary (still running, or killed) is an error.
+
+    A last row that a full disk cut off is left out, unless the run claims to be complete.
+    """
     try:
         config = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
         meta, summary, grouping = (
             json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
             for name in ("meta", "summary", "grouping")
         )
-        lines = (folder / ROWS).read_text(encoding="utf-8").splitlines()
+        lines = (folder / ROWS).read_text(encoding="utf-8").splitlines(keepends=True)
+        if lines and not lines[-1].endswith("\n") and summary["status"] != "complete":
+            lines.pop()
         rows = [json.loads(line) for line in lines]
         known = (
             SUMMARY_KEYS <= summary.keys()
@@ -118,7 +197,8 @@ def read_run(folder: Path) -> RecordedRun:
 def find_runs(paths: list[Path]) -> tuple[list[RecordedRun], list[str]]:
     """Read the complete runs among the given folders and those below them.
 
-    Also returns a line about each run left out: unfinished, diverged, interrupted or failed.
+    Also returns a line about each run left out: unfinished, diverged, interrupted or failed, and
+    how to go on with it.
     """
     folders: list[Path] = []
     for path in paths:
@@ -130,37 +210,108 @@ def find_runs(paths: list[Path]) -> tuple[list[RecordedRun], list[str]]:
         folders += found
     runs, left_out = [], []
     for folder in sorted(set(folders)):
+        whole = folder.parent if (folder.parent / RUNS).exists() else folder
         if not (folder / "summary.json").exists():
-            left_out.append(f"{folder}: unfinished")
+            left_out.append(f"{folder}: unfinished; go on with: {resume_command(whole)}")
             continue
         run = read_run(folder)
-        if run.summary["status"] == "complete":
+        status = run.summary["status"]
+        if status == "complete":
             runs.append(run)
         else:
-            left_out.append(f"{folder}: {run.summary['status']} after step {run.summary['steps']}")
+            way_out = "" if status == "diverged" else f"; go on with: {resume_command(whole)}"
+            left_out.append(f"{folder}: {status} after step {run.summary['steps']}{way_out}")
     if not runs:
         raise RecordError(f"no complete run; {left_out[0]}")
     return runs, left_out
 
 
+def ended(folder: Path) -> str | None:
+    """Say why a run cannot be gone on with; None if it can, or was not begun."""
+    try:
+        summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+        return {"complete": COMPLETE, "diverged": DIVERGED}.get(summary["status"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def resume_command(folder: Path) -> str:
+    """Return the command that goes on with a run, or with a sweep.
+
+    >>> resume_command(Path("runs/my first"))
+    "coterie run --resume 'runs/my first'"
+    """
+    return f"coterie run --resume {shlex.quote(str(folder))}"
+
+
+@contextmanager
+def writing(path: Path, folder: Path) -> Iterator[None]:
+    """Say in one line that a file of a run cannot be written, and how to go on with the run."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or error
+        raise RecordError(
+            f"{path}: cannot be written ({reason}); mend that, then: {resume_command(folder)}"
+        ) from error
+
+
+def lock(file: IO[bytes], folder: Path, wait_s: float = 0.0) -> None:
+    """Take a file of a folder for as long as it stays open; refuse if another process has it."""
+    if sys.platform == "win32":
+        return
+    import fcntl
+
+    deadline = time.monotonic() + wait_s
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            if time.monotonic() >= deadline:
+                file.close()
+                raise RecordError(
+                    f"{folder}: another process is running it; wait for that one or stop it"
+                ) from error
+            time.sleep(0.1)
+        except OSError:  # a file system without locks
+            return
+        else:
+            return
+
+
 def write_json(path: Path, content: object) -> None:
     """Write JSON under a temporary name and rename it into place."""
-    write_atomically(path, (json.dumps(content, indent=1, allow_nan=False) + "\n").encode())
+    write_atomically(path, _json(content))
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that readers see all of it or none."""
+def _json(content: object) -> bytes:
+    return (json.dumps(content, indent=1, allow_nan=False) + "\n").encode()
+
+
+def write_atomically(path: Path, *content: bytes) -> None:
+    """Write a file so that readers see all of it or none, whatever fails."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(content)
+            file.writelines(content)
             file.flush()
             os.fsync(file.fileno())
         Path(name).chmod(0o644)
         Path(name).replace(path)
+        _sync_folder(path.parent)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def _sync_folder(folder: Path) -> None:
+    """Wait until a folder's names are on the disk, where the file system can."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def versions() -> Json:

@@ -2,25 +2,33 @@
 
 import json
 import os
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from coterie.cli.commands import Commands, loading, print_table, set_option
+from coterie.cli.commands import (
+    Commands,
+    Stopped,
+    loading,
+    print_table,
+    progress,
+    set_option,
+    stopping,
+)
 from coterie.cli.data import data_commands
 from coterie.cli.experiments import experiment_path, experiments
 from coterie.cli.network import network
 from coterie.cli.plan import plan
 from coterie.errors import CoterieError, did_you_mean
 
+CHECKPOINT_EVERY_S = 1.0
+
 if TYPE_CHECKING:
     from coterie.record import RecordedRun
-    from coterie.sections import Config
+    from coterie.sweep import Job
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -54,8 +62,9 @@ def demo(out: Path | None, jobs: int | None) -> None:
     from coterie.record import find_runs
     from coterie.report import write_picture, write_report
 
-    folder, written = _run_file("demo", (), out, jobs)
-    runs, _ = find_runs(written)
+    folder, todo = _begin("demo", (), out)
+    _run(folder, todo, jobs, CHECKPOINT_EVERY_S)
+    runs, _ = find_runs([job.folder for job in todo])
     _print_blocks(runs, None)
     write_report(runs, folder / "report.html")
     write_picture(runs, folder / "accuracy.png")
@@ -63,11 +72,32 @@ def demo(out: Path | None, jobs: int | None) -> None:
 
 
 @main.command()
-@click.argument("file")
+@click.argument("file", required=False)
 @set_option
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for the run [runs/NAME].")
 @click.option("--jobs", type=click.IntRange(min=1), help="Runs of a sweep at a time [cores].")
-def run(file: str, overrides: tuple[str, ...], out: Path | None, jobs: int | None) -> None:
+@click.option(
+    "--checkpoint-every",
+    "every_s",
+    type=click.FloatRange(min=0),
+    default=CHECKPOINT_EVERY_S,
+    metavar="SECONDS",
+    help="How much work a crash may cost [1]; 0 keeps every aggregation.",
+)
+@click.option(
+    "--resume",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Go on with the run or sweep in DIR, as it was begun.",
+)
+def run(
+    file: str | None,
+    overrides: tuple[str, ...],
+    out: Path | None,
+    jobs: int | None,
+    every_s: float,
+    resume: Path | None,
+) -> None:
     """Run the experiment in FILE, a TOML file or the name of one that ships with coterie.
 
     \b
@@ -77,11 +107,23 @@ def run(file: str, overrides: tuple[str, ...], out: Path | None, jobs: int | Non
       num_groups  group_num;   num_nodes  num_clients
 
     A [sweep] table in FILE lists several values of a setting; every combination is run.
+
+    \b
+    Stopped with Ctrl-C, killed, or out of disk, a run goes on where it was, and ends as if nothing
+    had happened, to the last bit:
+      coterie run my.toml --checkpoint-every 60    a long run; a crash costs a minute at most
+      coterie run --resume runs/my                 what is complete stays, the rest goes on
     """
     from coterie.record import find_runs
 
-    folder, written = _run_file(file, overrides, out, jobs)
-    _print_blocks(find_runs(written)[0], None)
+    if resume is not None:
+        folder, every = resume, _go_on(resume, file, overrides, out, jobs, every_s)
+    elif file is not None:
+        folder, every = _begin(file, overrides, out)
+        _run(folder, every, jobs, every_s)
+    else:
+        raise click.UsageError("Missing argument 'FILE' (or --resume DIR)")
+    _print_blocks(find_runs([job.folder for job in every])[0], None)
     click.echo(f"\nrun folder: {folder}")
 
 
@@ -153,28 +195,73 @@ def list_(what: str | None) -> None:
                 click.echo(f"  {key:{width}}  {about}")
 
 
-def _run_file(
-    file: str, overrides: tuple[str, ...], out: Path | None, jobs: int | None
-) -> tuple[Path, list[Path]]:
-    """Run every config of an experiment file; return the folder they went to, and each one's."""
-    from coterie.build import load_dataset
+def _begin(file: str, overrides: tuple[str, ...], out: Path | None) -> "tuple[Path, list[Job]]":
+    """Return the runs that an experiment file describes, and the folder they go to."""
     from coterie.config import load_experiment
-    from coterie.record import ROWS
-    from coterie.sweep import free_folder, plan_jobs, run_jobs
+    from coterie.record import ROWS, RUNS, resume_command
+    from coterie.sweep import free_folder, plan_jobs
 
     path = experiment_path(file)
     configs = load_experiment(path, overrides)
-    if out and next(out.rglob(ROWS), None):
-        raise CoterieError(f"{out} already holds a run; choose another --out")
+    if out and any(next(out.rglob(name), None) for name in (ROWS, RUNS)):
+        raise CoterieError(
+            f"{out} already holds a run; choose another --out, or go on with: {resume_command(out)}"
+        )
     folder = out or free_folder(Path("runs") / path.stem)
-    todo = plan_jobs(configs, folder)
-    with loading(path.stem) as progress:  # decoded once, before several workers ask for it
+    return folder, plan_jobs(configs, folder)
+
+
+def _go_on(
+    folder: Path,
+    file: str | None,
+    overrides: tuple[str, ...],
+    out: Path | None,
+    jobs: int | None,
+    every_s: float,
+) -> "list[Job]":
+    """Go on with what a folder holds, and return all its runs."""
+    from coterie.config import load_experiment
+    from coterie.sweep import check_same, recorded_jobs, still_to_do
+
+    if out:
+        raise click.UsageError("--resume goes on in its own folder; leave out --out")
+    if overrides and not file:
+        raise click.UsageError("--resume goes on with the settings it was begun with, not --set")
+    every = recorded_jobs(folder)
+    if file:
+        check_same(load_experiment(experiment_path(file), overrides), every, folder)
+    todo, lines = still_to_do(every)
+    for line in lines:
+        click.echo(line, err=True)
+    if todo:
+        _run(folder, todo, jobs, every_s)
+    return every
+
+
+def _run(folder: Path, todo: "list[Job]", jobs: int | None, every_s: float) -> None:
+    """Run jobs into a folder, and say how to go on if they are stopped."""
+    from coterie.build import load_dataset
+    from coterie.experiment import Interrupted
+    from coterie.record import ROWS, resume_command
+    from coterie.sweep import Stop, run_jobs, sweep_folder
+
+    configs = [job.config for job in todo]
+    with loading(folder.name) as show:  # decoded once, before several workers ask for it
         for config in {config.data: config for config in configs}.values():
             if ":" not in config.data.name:  # a user's function has nothing decoded to keep
-                load_dataset(config, progress)
-    with _progress({job.label: job.config for job in todo}) as on_row:
-        run_jobs(todo, jobs or os.cpu_count() or 1, on_row)
-    return folder, [job.folder for job in todo]
+                load_dataset(config, show)
+    stop = Stop()
+    way = f"go on with: {resume_command(folder)}"
+    try:
+        steps = {job.label: job.config.train.steps for job in todo}
+        with sweep_folder(folder, todo), stopping(stop.ask), progress(steps) as (on_row, say):
+            workers = jobs or os.cpu_count() or 1
+            run_jobs(todo, workers, on_row, checkpoint_every_s=every_s, stop=stop, say=say)
+    except Interrupted as stopped:
+        raise Stopped(f"stopped after step {stopped.t}; {way}") from stopped
+    except KeyboardInterrupt as stopped:
+        begun = any(folder.rglob(ROWS))
+        raise Stopped(f"stopped; {way if begun else 'nothing was written'}") from stopped
 
 
 def _find_runs(paths: tuple[Path, ...]) -> "list[RecordedRun]":
@@ -185,50 +272,6 @@ def _find_runs(paths: tuple[Path, ...]) -> "list[RecordedRun]":
     for line in left_out:
         click.echo(f"left out: {line}", err=True)
     return runs
-
-
-@contextmanager
-def _progress(
-    configs: "dict[str, Config]",
-) -> Iterator[Callable[[str, dict[str, Any]], None]]:
-    """Show live bars with accuracy, simulated time and ETA; nothing where there is no terminal."""
-    if not sys.stderr.isatty():
-        yield lambda label, row: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        TextColumn("{task.completed:.0f}/{task.total:.0f}"),
-        TextColumn("{task.fields[note]}"),
-        TimeRemainingColumn(),
-    )
-    total = sum(config.train.steps for config in configs.values())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        whole = bars.add_task(
-            f"{len(configs)} runs" if len(configs) > 1 else "", total=total, note=""
-        )
-        tasks: dict[str, Any] = {}
-        at: dict[str, int] = {}
-
-        def on_row(label: str, row: dict[str, Any]) -> None:
-            if label not in tasks and len(configs) > 1:
-                steps = configs[label].train.steps
-                tasks[label] = bars.add_task(label, total=steps, note="")
-            note = f"{row['seconds']:.1f} sim s"
-            if row["test_accuracy"] is not None:
-                note = f"{row['test_accuracy']:.1%} at {note}"
-            bars.advance(whole, row["t"] - at.get(label, 0))
-            at[label] = row["t"]
-            bars.update(
-                tasks.get(label, whole), completed=row["t"] if label in tasks else None, note=note
-            )
-            if label in tasks and row["t"] == configs[label].train.steps:
-                bars.remove_task(tasks[label])
-
-        yield on_row
 
 
 def _print_blocks(runs: "list[RecordedRun]", target: float | None) -> None:

@@ -1,5 +1,6 @@
 """What all commands share: errors in one line, and bars while something takes its time."""
 
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -32,9 +33,9 @@ class Commands(click.Group):
         except CoterieError as error:
             message = str(error)
         except Stopped as stop:
-            message, code = f"stopped; {stop}", 130
+            message, code = str(stop), 130
         except click.Abort:
-            message, code = "stopped; the rows so far are kept", 130
+            message, code = "stopped", 130
         click.echo(f"coterie: {message}", err=True)
         sys.exit(code)
 
@@ -76,7 +77,25 @@ def loading(
         with _bar(label) as show:
             yield show
     except KeyboardInterrupt as stop:
-        raise Stopped(if_stopped) from stop
+        raise Stopped(f"stopped; {if_stopped}") from stop
+
+
+@contextmanager
+def stopping(ask: Callable[..., None]) -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM ask first, instead of breaking in; say so on a terminal."""
+
+    def handle(*_: object) -> None:
+        ask()
+        if sys.stderr.isatty():
+            os.write(2, b"\nstopping after this step; Ctrl-C again stops at once\n")
+
+    wanted = [s for s in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(s) != signal.SIG_IGN]
+    before = {s: signal.signal(s, handle) for s in wanted}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
@@ -112,6 +131,53 @@ def _bar(label: str) -> Iterator[Callable[[str, int, int], None]]:
             )
 
         yield show
+
+
+@contextmanager
+def progress(
+    steps: dict[str, int],
+) -> Iterator[tuple[Callable[[str, dict[str, Any]], None], Callable[[str], None]]]:
+    """Show live bars with accuracy, simulated time and ETA; nothing where there is no terminal.
+
+    Yields what to call with the label of a run and each row of it, and with a line to say.
+    """
+    if not sys.stderr.isatty():
+        yield (lambda label, row: None), (lambda line: click.echo(line, err=True))
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+        TextColumn("{task.fields[note]}"),
+        TimeRemainingColumn(),
+    )
+    total = sum(steps.values())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        whole = bars.add_task(f"{len(steps)} runs" if len(steps) > 1 else "", total=total, note="")
+        tasks: dict[str, Any] = {}
+        at: dict[str, int] = {}
+
+        def on_row(label: str, row: dict[str, Any]) -> None:
+            if label not in tasks and len(steps) > 1:
+                tasks[label] = bars.add_task(label, total=steps[label], note="")
+            note = f"{row['seconds']:.1f} sim s"
+            if row["test_accuracy"] is not None:
+                note = f"{row['test_accuracy']:.1%} at {note}"
+            bars.advance(whole, row["t"] - at.get(label, 0))
+            at[label] = row["t"]
+            bars.update(
+                tasks.get(label, whole), completed=row["t"] if label in tasks else None, note=note
+            )
+            if label in tasks and row["t"] == steps[label]:
+                bars.remove_task(tasks[label])
+
+        def say(line: str) -> None:
+            bars.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+        yield on_row, say
 
 
 def print_table(

@@ -1,0 +1,89 @@
+"""Several runs from one experiment file, side by side in worker processes.
+
+The record is the only channel for what happened: a worker writes its run folder, and progress is
+read from it.
+"""
+
+from collections.abc import Callable
+
+from coterie.build import load_dataset
+from coterie.errors import CoterieError
+from coterie.experiment import execute
+from coterie.record import ROWS
+from coterie.run import State
+from coterie.sweep.jobs import Job, OnRow, Stop, Tail, free_folder, plan_jobs, tail_of
+from coterie.sweep.resume import check_same, recorded_jobs, still_to_do, sweep_folder
+from coterie.sweep.workers import run_in_workers
+
+__all__ = [
+    "Job",
+    "Stop",
+    "check_same",
+    "free_folder",
+    "plan_jobs",
+    "recorded_jobs",
+    "run_jobs",
+    "still_to_do",
+    "sweep_folder",
+]
+
+
+def run_jobs(
+    jobs: list[Job],
+    workers: int,
+    on_row: OnRow,
+    *,
+    checkpoint_every_s: float,
+    stop: Stop,
+    say: Callable[[str], None],
+) -> None:
+    """Run all jobs; one that fails does not stop the others, and is told of at the end.
+
+    When asked to stop, jobs finish their step and keep a checkpoint; then KeyboardInterrupt is
+    raised, as Interrupted if there was one job.
+    """
+    if workers == 1 or len(jobs) == 1:
+        failed = _run_here(jobs, on_row, checkpoint_every_s, stop, say)
+    else:
+        stop.midway = True
+        failed = run_in_workers(jobs, workers, on_row, checkpoint_every_s, stop, say)
+    if failed:
+        label, error = next(iter(failed.items()))
+        if len(jobs) == 1:
+            raise error
+        raise CoterieError(f"{len(failed)} of {len(jobs)} runs failed; {label}: {error}")
+
+
+def _run_here(
+    jobs: list[Job], on_row: OnRow, every_s: float, stop: Stop, say: Callable[[str], None]
+) -> dict[str, CoterieError]:
+    failed: dict[str, CoterieError] = {}
+    dataset, loaded = None, None
+    for job in jobs:
+        stop.midway = False
+        if stop():
+            raise KeyboardInterrupt
+        tail = tail_of(job.folder / ROWS)
+
+        def report(_: State, job: Job = job, tail: Tail = tail) -> None:
+            stop.midway = True
+            for row in next(tail):
+                on_row(job.label, row)
+
+        try:
+            if job.config.data != loaded:
+                dataset, loaded = load_dataset(job.config), job.config.data
+            execute(
+                job.config,
+                job.folder,
+                dataset=dataset,
+                on_state=report,
+                resume=job.resume,
+                checkpoint_every_s=every_s,
+                stop=stop,
+                say=lambda line, job=job: say(f"{job.folder}: {line}"),  # type: ignore[misc]
+                wait_s=job.wait_s,
+            )
+        except CoterieError as error:
+            failed[job.label] = error
+    return failed
