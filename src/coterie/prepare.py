@@ -50,7 +50,7 @@ def prepare(config: Config, dataset: Dataset | None = None) -> Prepared:
     from coterie.models.size import flops_per_example, n_bytes, n_parameters
 
     _check_device(config.train.device)
-    torch.set_num_threads(1 if config.train.engine == "vectorized" else config.train.threads)
+    torch.set_num_threads(1)
     dataset = dataset or load_dataset(config)
     algorithm = find_algorithm(config.algorithm.name)
     search = make_search(config)

@@ -109,10 +109,45 @@ class Dense:
             own = self._split(pull, torch.arange(len(pull)), self._fresh(len(pull), w.device))
         descent = None if rule.plain else Descent(rule, ws, own)
         for t in range(start + 1, stop + 1):
-            lr = steps.lr_at(t)
+            if len(nodes) == 1 and descent is None:
+                self._epoch_alone([part[0] for part in ws], int(nodes[0]), t, steps)
+                continue
             for batch in batches_of(self._shards, nodes, t, steps):
-                self._step(ws, batch, lr, descent)
+                self._step(ws, batch, steps.lr_at(t), descent)
         return ws
+
+    def _epoch_alone(self, ws: list[Tensor], i: int, t: int, steps: LocalSteps) -> None:
+        """Take step t on one node: the same as in a stack, with nothing that only stacks need."""
+        x, y = self._shards.of(i)
+        order, n = steps.order(t, i, len(y)), steps.taken(len(y))
+        if order is not None:
+            taken = torch.from_numpy(order[:n]).to(x.device)
+            x, y = x.index_select(0, taken), y.index_select(0, taken)
+        width = min(steps.batch_size or n, n)
+        minus = torch.full((width, 1), -1.0, device=x.device)
+        turned = [part.T if part.ndim == 2 else part for part in ws]
+        for xs, ys in zip(torch.split(x.flatten(1), width), torch.split(y, width), strict=True):
+            hidden, at = [inputs(xs)], 0
+            for layer in self._layers:
+                out = (
+                    torch.addmm(ws[at + 1], hidden[-1], turned[at])
+                    if layer.bias
+                    else torch.mm(hidden[-1], turned[at])
+                )
+                hidden.append(out.relu_() if layer.relu else out)
+                at += 1 + layer.bias
+            dy = torch.softmax(hidden[-1], dim=-1)
+            dy.scatter_add_(1, ys[:, None], minus[: len(ys)])
+            rate = -steps.lr_at(t) / len(ys)
+            for number in reversed(range(len(self._layers))):
+                layer, into = self._layers[number], hidden[number]
+                at -= 1 + layer.bias
+                before = torch.mm(dy, ws[at]) if number else None
+                if layer.bias:
+                    ws[at + 1].add_(dy.sum(dim=0), alpha=rate)
+                ws[at].addmm_(dy.T, into, alpha=rate)
+                if before is not None:
+                    dy = self._through(before, number, into)
 
     def gradients(self, w: Tensor, nodes: Ints, out: Tensor) -> Tensor:
         """Full-data losses [c] at one model w [d]; the gradients go to out [c, d]."""

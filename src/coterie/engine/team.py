@@ -17,6 +17,7 @@ class Team:
         """Take how many cores to use; a GPU keeps itself busy with one."""
         self.workers = workers if device.type == "cpu" else 1
         self._device = device
+        torch.set_num_threads(1)  # of an operation: sums would differ in their last digits
         self._pool = ThreadPoolExecutor(self.workers, "coterie", torch.set_num_threads, (1,))
 
     def do(self, work: Callable[[Job], Result], jobs: list[Job]) -> Iterator[Result]:
