@@ -18,7 +18,7 @@ from coterie.engine.module import Shards, chunk, inputs
 
 ALONE_FROM = 48  # examples in a batch from which one product per node beats one for all nodes
 STACK_BYTES = 6 << 20  # of weights trained together: they and their batch should stay in cache
-MOST_STACKED = 64
+MOST_STACKED = 32
 
 
 @dataclass(frozen=True)
@@ -170,6 +170,16 @@ class Dense:
                         out[row, end : layer.end] += db.flatten()
             losses[row] /= len(y)
         return losses
+
+    def weighted(self, w: Tensor, index: Tensor, weights: Tensor) -> Tensor:
+        """Gradient [d] of the weighted sum of some examples' losses at one model w."""
+        first = torch.zeros(1, dtype=torch.int64, device=w.device)
+        ws = self._split(w[None], first, self._places(1, w.device))
+        x = inputs(self._shards.x.index_select(0, index)).flatten(1)[None]
+        hidden = self._forward(ws, x)
+        dy = _less_one(torch.softmax(hidden[-1], dim=-1), self._shards.y.index_select(0, index))
+        found = self._backward(ws, hidden, dy.mul_(weights[:, None]))[::-1]
+        return torch.cat([g.flatten() for _, dW, db in found for g in (dW, db) if g is not None])
 
     def _step(self, ws: list[Tensor], batch: Batch, lr: float, descent: Descent | None) -> None:
         c = len(batch.rows)

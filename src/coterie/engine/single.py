@@ -64,6 +64,15 @@ class Single:
                 losses[row], out[row] = module.full_gradient(*self._shards.of(int(i)))
         return losses
 
+    def weighted(self, w: Tensor, index: Tensor, weights: Tensor) -> Tensor:
+        """Gradient [d] of the weighted sum of some examples' losses at one model w."""
+        x, y = self._shards.x.index_select(0, index), self._shards.y.index_select(0, index)
+        with self.module() as module:
+            module.load(w)
+            module.model.train()
+            loss = cross_entropy(module.scores(x), y, reduction="none") @ weights
+            return torch.cat([g.reshape(-1) for g in module.gradient(loss)])
+
     @contextmanager
     def module(self) -> Iterator[FlatModule]:
         """Lend a copy of the module to the calling thread."""

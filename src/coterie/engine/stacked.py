@@ -75,6 +75,10 @@ class Stacked:
         """Full-data losses [c] at one model w [d]; the gradients go to out [c, d]."""
         return self._single.gradients(w, nodes, out)
 
+    def weighted(self, w: Tensor, index: Tensor, weights: Tensor) -> Tensor:
+        """Gradient [d] of the weighted sum of some examples' losses at one model w."""
+        return self._single.weighted(w, index, weights)
+
 
 def treats_examples_alone(model: nn.Module, x: Tensor) -> bool:
     """Whether a module in training mode is a function of each example and its parameters alone.

@@ -11,7 +11,6 @@ from typing import Literal
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from coterie.costs import Floats
 from coterie.engine import Gradients, Ints, LocalSteps, Measured, Models, Score
@@ -215,7 +214,8 @@ class Vectorized:
 
         def gradient(job: tuple[int, Tensor, Ints, Floats]) -> tuple[int, Tensor]:
             k, w, rows, weights = job
-            return k, self._weighted_gradient(w, rows, weights)
+            index = torch.from_numpy(rows).to(self._device)
+            return k, self._kernel.weighted(w, index, torch.from_numpy(weights).to(w))
 
         for k, g in self._team.do(gradient, jobs):
             means[k, : self._d_trained] -= lr * g.cpu().double()
@@ -233,17 +233,6 @@ class Vectorized:
         size = max(1, GRADIENT_VALUES // self._shards.x[0].numel())
         for at in range(0, len(together), size):
             yield together[at : at + size], weights[at : at + size]
-
-    def _weighted_gradient(self, w: Tensor, rows: Ints, weights: Floats) -> Tensor:
-        """Gradient [d] of the weighted sum of the examples' losses at w."""
-        index = torch.from_numpy(rows).to(self._device)
-        x, y = self._shards.x.index_select(0, index), self._shards.y.index_select(0, index)
-        with self._single.module() as module:
-            module.load(w)
-            module.model.train()
-            each = cross_entropy(module.scores(x), y, reduction="none")
-            loss = each @ torch.from_numpy(weights).to(each)
-            return torch.cat([g.reshape(-1) for g in module.gradient(loss)])
 
     def gradients(self, w: Tensor, sketch: Sketch | None = None) -> Gradients:
         """Compute every node's full-data loss and gradient at w, as the planner may see them."""
