@@ -16,8 +16,6 @@ from coterie.record import RunWriter, ended
 from coterie.run import Problem, State, rounds
 from coterie.sections import Config
 
-CHECKPOINT_EVERY_S = 1.0
-
 
 class Interrupted(KeyboardInterrupt):
     """A run that was asked to stop, and did so after step t."""
@@ -40,7 +38,7 @@ def execute(
     dataset: Dataset | None = None,
     on_state: Callable[[State], None] = lambda state: None,
     resume: bool = False,
-    checkpoint_every_s: float = CHECKPOINT_EVERY_S,
+    checkpoint_every_s: float = 1.0,
     stop: Callable[[], bool] = lambda: False,
     say: Callable[[str], None] = lambda line: None,
     wait_s: float = 0.0,
@@ -54,7 +52,7 @@ def execute(
     run goes on, and `wait_s` is how long to wait for a process that still writes the folder.
     """
     with RunWriter(folder, resume=resume, wait_s=wait_s) as writer:
-        if end := ended(folder):
+        if writer.resumes and (end := ended(folder)):
             say(end)
             tidy(folder)
             return

@@ -203,10 +203,10 @@ def _begin(file: str, overrides: tuple[str, ...], out: Path | None) -> "tuple[Pa
 
     path = experiment_path(file)
     configs = load_experiment(path, overrides)
-    if out and any(next(out.rglob(name), None) for name in (ROWS, RUNS)):
-        raise CoterieError(
-            f"{out} already holds a run; choose another --out, or go on with: {resume_command(out)}"
-        )
+    held = [p.parent for name in (RUNS, ROWS) for p in out.rglob(name)] if out else []
+    if held:
+        way = resume_command(out if out in held else held[0])
+        raise CoterieError(f"{out} already holds a run; choose another --out, or go on with: {way}")
     folder = out or free_folder(Path("runs") / path.stem)
     return folder, plan_jobs(configs, folder)
 

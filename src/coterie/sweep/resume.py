@@ -38,6 +38,7 @@ def sweep_folder(folder: Path, jobs: list[Job]) -> Iterator[None]:
             raise RecordError(f"{path}: cannot be written ({error.strerror})") from error
     with path.open("r+b") as file:
         lock(file, folder)
+        tidy(folder)
         try:
             yield
         finally:

@@ -47,7 +47,7 @@ def run_in_workers(
         team.disband()
     if stop() and (waiting or team.stopped):
         raise KeyboardInterrupt
-    return team.failed
+    return {**team.failed, **team.stopped}
 
 
 @dataclass(eq=False)
@@ -68,7 +68,7 @@ class _Team:
         self, size: int, every_s: float, on_row: OnRow, say: Callable[[str], None]
     ) -> None:
         self.failed: Failed = {}
-        self.stopped = False  # some job, before its end
+        self.stopped: Failed = {}
         self._size, self._every_s, self._on_row, self._say = size, every_s, on_row, say
         self._context = multiprocessing.get_context("spawn")
         self._workers: list[_Worker] = []
@@ -94,7 +94,7 @@ class _Team:
         """Tell workers to stop after their step; one that has written nothing stops at once."""
         for worker in self.busy:
             if worker.job and not (worker.job.folder / ROWS).exists():
-                self.stopped = True
+                self.stopped[worker.job.label] = CoterieError("stopped before its start")
                 self._dismiss(worker)
             elif not worker.told:
                 worker.told = True
@@ -147,10 +147,8 @@ class _Team:
             self._show(worker)
             if what == "failed":
                 self.failed[job.label] = more
-            elif what == "stopped" and worker.told:
-                self.stopped = True
             elif what == "stopped":
-                self.failed[job.label] = CoterieError(f"its process was told to stop; {_way(job)}")
+                self.stopped[job.label] = CoterieError(f"its process was told to stop; {_way(job)}")
             worker.job = None
 
     def _died(self, worker: _Worker) -> None:
