@@ -15,6 +15,7 @@ from coterie.engine import Floats, Ints, Score
 from coterie.models.size import state_tensors
 
 CHUNK_VALUES = 2048 * 784  # input values in one forward pass where gradients or scores are summed
+CACHED_VALUES = 128 * 784  # the same for convolutions, whose many channels should stay in cache
 GRAM_COLUMNS = 16_384  # gradient entries multiplied in single precision before a double sum
 
 Arrays = tuple[NDArray[np.uint8] | NDArray[np.float32], Ints]  # pixels or numbers, labels
@@ -60,13 +61,18 @@ class Shards:
 class FlatModule:
     """A module whose averaged tensors are views of one vector, the trained ones first."""
 
-    def __init__(self, model: nn.Module) -> None:
-        """Take a module over; it must not be used by anybody else."""
+    def __init__(self, model: nn.Module, *, alone: bool = False) -> None:
+        """Take a module over; it must not be used by anybody else.
+
+        `alone` says that it treats examples one by one, so that no score depends on how they are
+        cut into chunks.
+        """
         self.model = model
         self.flat, self.trained = _flatten(model)
         self.d_trained = sum(w.numel() for w in self.trained)
         self._counters = [(b, b.clone()) for b in model.buffers() if not b.is_floating_point()]
         self._images = any(isinstance(m, nn.Conv2d) for m in model.modules())
+        self._chunk = CACHED_VALUES if alone and self._images else CHUNK_VALUES
 
     def load(self, w: Tensor) -> None:
         """Make w the module's state; whole-number buffers, such as counters, start over."""
@@ -90,12 +96,16 @@ class FlatModule:
         """Loss and gradient [d] at the loaded model over all examples of a node, in chunks."""
         total = torch.zeros(self.d_trained, device=self.flat.device)
         loss_sum = 0.0
-        size = chunk(x)
+        size = self.chunk(x)
         for xs, ys in zip(torch.split(x, size), torch.split(y, size), strict=True):
             loss = cross_entropy(self.scores(xs), ys, reduction="sum")
             total += torch.cat([g.reshape(-1) for g in self.gradient(loss)])
             loss_sum += loss.item()
         return loss_sum / len(y), total / len(y)
+
+    def chunk(self, x: Tensor) -> int:
+        """Return how many examples of x [N, ...] go through the module at once."""
+        return chunk(x, self._chunk)
 
     @torch.inference_mode()
     def score(self, x: Tensor, y: Tensor) -> tuple[float, int]:
@@ -113,7 +123,7 @@ def evaluate(module: FlatModule, w: Tensor, x: Tensor, y: Tensor) -> Score:
     """Score the model w on examples, in evaluation mode."""
     module.load(w)
     module.model.eval()
-    size = chunk(x)
+    size = module.chunk(x)
     pieces = zip(torch.split(x, size), torch.split(y, size), strict=True)
     losses, right = zip(*[module.score(xs, ys) for xs, ys in pieces], strict=True)
     return Score(math.fsum(losses) / len(y), sum(right) / len(y))
@@ -124,13 +134,13 @@ def inputs(x: Tensor) -> Tensor:
     return x.float().div_(255) if x.dtype == torch.uint8 else x
 
 
-def chunk(x: Tensor) -> int:
+def chunk(x: Tensor, values: int = CHUNK_VALUES) -> int:
     """Return how many examples of x [N, ...] go through a model at once, to bound its memory.
 
     >>> chunk(torch.empty(5, 1, 28, 28)), chunk(torch.empty(5, 3, 84, 84))
     (2048, 75)
     """
-    return max(1, CHUNK_VALUES // x[0].numel())
+    return max(1, values // x[0].numel())
 
 
 def centred_gram(grads: Tensor, p: Floats) -> Floats:

@@ -21,12 +21,14 @@ class Single:
 
     name = "single"
 
-    def __init__(self, model: nn.Module, shards: Shards, copies: int) -> None:
+    def __init__(
+        self, model: nn.Module, shards: Shards, copies: int, *, alone: bool = False
+    ) -> None:
         """Take the module, which the first copy is made of, and the nodes' data."""
         self._shards = shards
         self._free: SimpleQueue[FlatModule] = SimpleQueue()
         for _ in range(copies):
-            self._free.put(FlatModule(copy.deepcopy(model)))
+            self._free.put(FlatModule(copy.deepcopy(model), alone=alone))
 
     def stack(self, batch: int) -> int:
         """Return how many nodes are trained together: one."""

@@ -19,7 +19,7 @@ from coterie.engine.dense import Dense, find_chain
 from coterie.engine.descent import PLAIN, LocalRule, travelled
 from coterie.engine.gauge import Gauge
 from coterie.engine.kernel import Kernel
-from coterie.engine.module import HeldOut, Nodes, chunk, last_layer
+from coterie.engine.module import HeldOut, Nodes, last_layer
 from coterie.engine.sequential import Sequential
 from coterie.engine.single import Single
 from coterie.engine.stacked import Stacked, treats_examples_alone
@@ -54,7 +54,7 @@ class Vectorized:
         self._alone = treats_examples_alone(model, self._shards.x)
         # Random layers draw from torch's one generator, which threads would share.
         self._team = Team(workers if self._alone else 1, self._device)
-        self._single = Single(model, self._shards, self._team.workers)
+        self._single = Single(model, self._shards, self._team.workers, alone=self._alone)
         self._kernel = self._choose()
 
     def choice(self) -> dict[str, str]:
@@ -248,7 +248,8 @@ class Vectorized:
     def evaluate(self, w: Tensor, part: Literal["val", "test"]) -> Score:
         """Score the model w on held-out examples."""
         x, y = self._held_out[part]
-        size = chunk(x)
+        with self._single.module() as module:
+            size = module.chunk(x)
 
         def score(at: int) -> tuple[float, int]:
             with self._single.module() as module:
