@@ -242,7 +242,7 @@ def _run(folder: Path, todo: "list[Job]", jobs: int | None, every_s: float) -> N
     """Run jobs into a folder, and say how to go on if they are stopped."""
     from coterie.build import load_dataset
     from coterie.experiment import Interrupted
-    from coterie.record import ROWS, resume_command
+    from coterie.record import ROWS, RUNS, resume_command
     from coterie.sweep import Stop, run_jobs, sweep_folder
 
     configs = [job.config for job in todo]
@@ -260,7 +260,7 @@ def _run(folder: Path, todo: "list[Job]", jobs: int | None, every_s: float) -> N
     except Interrupted as stopped:
         raise Stopped(f"stopped after step {stopped.t}; {way}") from stopped
     except KeyboardInterrupt as stopped:
-        begun = any(folder.rglob(ROWS))
+        begun = (folder / RUNS).exists() or any(folder.rglob(ROWS))
         raise Stopped(f"stopped; {way if begun else 'nothing was written'}") from stopped
 
 
