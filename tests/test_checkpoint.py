@@ -293,11 +293,10 @@ def test_a_resumed_run_executes_as_it_did_before(
     """An engine that chose one of several ways is told which it was."""
     told: list[dict[str, str]] = []
 
-    def with_choice(config: Config, dataset: object) -> Prepared:
+    def with_choice(config: Config, *_: object) -> Prepared:
         ready = prepare(config)
-        engine = ready.problem.engine
-        engine.choice = lambda: {"kernel": "this"}  # type: ignore[attr-defined]
-        engine.choose = told.append  # type: ignore[attr-defined]
+        monkeypatch.setattr(ready.problem.engine, "choice", lambda: {"kernel": "this"})
+        monkeypatch.setattr(ready.problem.engine, "choose", told.append)
         return ready
 
     monkeypatch.setattr(experiment, "prepare", with_choice)

@@ -175,7 +175,7 @@ def make_view(
     return View(needs, sketch, privacy, label_counts, charged, limits)
 
 
-def make_engine(config: Config, model: "nn.Module", divided: Divided) -> Engine:
+def make_engine(config: Config, model: "nn.Module", divided: Divided, threads: int = 1) -> Engine:
     """Return the engine of a config, with the examples of every node in one array."""
     from coterie.engine.descent import LocalRule
     from coterie.engine.module import Nodes
@@ -192,9 +192,10 @@ def make_engine(config: Config, model: "nn.Module", divided: Divided) -> Engine:
     c = config.train
     o = config.optimizer
     steps, rule = local_steps(config), LocalRule(o.momentum, o.weight_decay, o.fedprox, o.scaffold)
+    cores = threads if c.threads == "auto" else c.threads
     if c.engine == "sequential":
         return Sequential(model, nodes, held_out, steps, c.device, rule)
-    return Vectorized(model, nodes, held_out, steps, c.device, rule, c.threads)
+    return Vectorized(model, nodes, held_out, steps, c.device, rule, cores)
 
 
 def make_server(config: Config, d: int) -> Server:

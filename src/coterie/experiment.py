@@ -42,6 +42,7 @@ def execute(
     stop: Callable[[], bool] = lambda: False,
     say: Callable[[str], None] = lambda line: None,
     wait_s: float = 0.0,
+    threads: int = 1,
 ) -> None:
     """Run a config into a folder; with `resume`, go on with the run that the folder holds.
 
@@ -50,13 +51,14 @@ def execute(
     after every aggregation; a run that stops keeps a checkpoint and raises Interrupted. Otherwise
     checkpoints are that many seconds apart, or after every aggregation if 0. `say` is told how a
     run goes on, and `wait_s` is how long to wait for a process that still writes the folder.
+    `threads` are the cores to use where the config leaves that open.
     """
     with RunWriter(folder, resume=resume, wait_s=wait_s) as writer:
         if writer.resumes and (end := ended(folder)):
             say(end)
             tidy(folder)
             return
-        prepared = prepare(config, dataset)
+        prepared = prepare(config, dataset, threads)
         run = _begin(config, prepared, writer, checkpoint_every_s, say)
         try:
             _advance(run, prepared.problem, on_state, stop)
@@ -95,21 +97,15 @@ def _begin(
         first = next(states)
         if writer.resumes:
             say("no checkpoint to go on from; starts from the beginning")
-        writer.begin(to_toml(config), {"seed": config.seed, "engine": _choice(problem)})
+        writer.begin(to_toml(config), {"seed": config.seed, "engine": problem.engine.choice()})
         tidy(folder)
         return _Run(writer, keeper, first, chain([first], states))
     say(f"goes on from step {found.state.t}")
     if found.engine:
-        problem.engine.choose(found.engine)  # type: ignore[attr-defined]
+        problem.engine.choose(found.engine)
     writer.go_on(found.n_rows, found.offset, found.wall_s)
     tidy(folder, found.state.t)
     return _Run(writer, keeper, found.state, rounds(problem, found.state), found.Delta_first)
-
-
-def _choice(problem: Problem) -> dict[str, str]:
-    """How the engine executes, where it has a choice that may change a last digit."""
-    choice: Callable[[], dict[str, str]] = getattr(problem.engine, "choice", dict)
-    return choice()
 
 
 def _advance(
@@ -125,7 +121,7 @@ def _advance(
             return
         stops = stop()
         if stops or run.keeper.due:
-            run.keeper.keep(state, run.Delta_first, _choice(problem))
+            run.keeper.keep(state, run.Delta_first, problem.engine.choice())
         if stops:
             raise Interrupted(state.t)
 
@@ -147,7 +143,7 @@ def _record(run: _Run, prepared: Prepared, status: str) -> None:
     done = status == "complete"
     summary = {**_summary(problem, state, status), **about}
     tensors = problem.engine.export(state.models.w[0]) if done else None
-    writer.finish({"engine": _choice(problem)}, _grouping(prepared, state), summary, tensors)
+    writer.finish({"engine": problem.engine.choice()}, _grouping(prepared, state), summary, tensors)
     if status in ("complete", "diverged"):
         tidy(writer.folder)
 

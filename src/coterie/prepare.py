@@ -43,8 +43,11 @@ class Prepared:
     flops_per_example: int
 
 
-def prepare(config: Config, dataset: Dataset | None = None) -> Prepared:
-    """Build everything a run needs; whatever cannot work fails here, before anything is written."""
+def prepare(config: Config, dataset: Dataset | None = None, threads: int = 1) -> Prepared:
+    """Build everything a run needs; whatever cannot work fails here, before anything is written.
+
+    `threads` is what `train.threads = "auto"` stands for.
+    """
     import torch
 
     from coterie.models.size import flops_per_example, n_bytes, n_parameters
@@ -72,7 +75,7 @@ def prepare(config: Config, dataset: Dataset | None = None) -> Prepared:
     counts = class_counts(part, divided.train_y, dataset.n_classes)
     names = part.names or network.topology.names[: len(part.indices)]
     problem = Problem(
-        engine=make_engine(config, model, divided),
+        engine=make_engine(config, model, divided, threads),
         network=network,
         p=part.p,
         edge_of=part.edge_of,

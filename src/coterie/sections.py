@@ -209,8 +209,11 @@ class TrainConfig:
         "vectorized", "how local steps are computed; sequential: plainly, to check the other by"
     )
     device: Literal["cpu", "cuda", "mps"] = setting("cpu", "where torch runs")
-    threads: int = setting(
-        1, "cores that train one run; no digit depends on it", at_least=1, also=("workers",)
+    threads: int | Literal["auto"] = setting(
+        "auto",
+        "cores that train one run, whose number changes no digit; auto: as --workers leaves",
+        at_least=1,
+        also=("workers",),
     )
 
 

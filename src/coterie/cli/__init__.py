@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,7 +63,7 @@ def demo(out: Path | None, jobs: int | None) -> None:
     from coterie.report import write_picture, write_report
 
     folder, todo = _begin("demo", (), out)
-    _run(folder, todo, jobs, CHECKPOINT_EVERY_S)
+    _run(folder, todo, jobs, None, CHECKPOINT_EVERY_S)
     runs, _ = find_runs([job.folder for job in todo])
     _print_blocks(runs, None)
     write_report(runs, folder / "report.html")
@@ -75,7 +75,12 @@ def demo(out: Path | None, jobs: int | None) -> None:
 @click.argument("file", required=False)
 @set_option
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for the run [runs/NAME].")
-@click.option("--jobs", type=click.IntRange(min=1), help="Runs of a sweep at a time [cores].")
+@click.option("--jobs", type=click.IntRange(min=1), help="Runs of a sweep at a time [workers].")
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    help="Cores to use [all]: for runs side by side, then inside each; no digit depends on it.",
+)
 @click.option(
     "--checkpoint-every",
     "every_s",
@@ -95,6 +100,7 @@ def run(
     overrides: tuple[str, ...],
     out: Path | None,
     jobs: int | None,
+    workers: int | None,
     every_s: float,
     resume: Path | None,
 ) -> None:
@@ -117,10 +123,10 @@ def run(
     from coterie.record import find_runs
 
     if resume is not None:
-        folder, every = resume, _go_on(resume, file, overrides, out, jobs, every_s)
+        folder, every = resume, _go_on(resume, file, overrides, out, jobs, workers, every_s)
     elif file is not None:
         folder, every = _begin(file, overrides, out)
-        _run(folder, every, jobs, every_s)
+        _run(folder, every, jobs, workers, every_s)
     else:
         raise click.UsageError("Missing argument 'FILE' (or --resume DIR)")
     _print_blocks(find_runs([job.folder for job in every])[0], None)
@@ -217,6 +223,7 @@ def _go_on(
     overrides: tuple[str, ...],
     out: Path | None,
     jobs: int | None,
+    workers: int | None,
     every_s: float,
 ) -> "list[Job]":
     """Go on with what a folder holds, and return all its runs."""
@@ -234,11 +241,13 @@ def _go_on(
     for line in lines:
         click.echo(line, err=True)
     if todo:
-        _run(folder, todo, jobs, every_s)
+        _run(folder, todo, jobs, workers, every_s)
     return every
 
 
-def _run(folder: Path, todo: "list[Job]", jobs: int | None, every_s: float) -> None:
+def _run(
+    folder: Path, todo: "list[Job]", jobs: int | None, workers: int | None, every_s: float
+) -> None:
     """Run jobs into a folder, and say how to go on if they are stopped."""
     from coterie.build import load_dataset
     from coterie.experiment import Interrupted
@@ -255,8 +264,10 @@ def _run(folder: Path, todo: "list[Job]", jobs: int | None, every_s: float) -> N
     try:
         steps = {job.label: job.config.train.steps for job in todo}
         with sweep_folder(folder, todo), stopping(stop.ask), progress(steps) as (on_row, say):
-            workers = jobs or os.cpu_count() or 1
-            run_jobs(todo, workers, on_row, checkpoint_every_s=every_s, stop=stop, say=say)
+            cores = workers or os.cpu_count() or 1
+            at_once = min(jobs or cores, len(todo))
+            todo = [replace(job, threads=max(1, cores // at_once)) for job in todo]
+            run_jobs(todo, at_once, on_row, checkpoint_every_s=every_s, stop=stop, say=say)
     except Interrupted as stopped:
         raise Stopped(f"stopped after step {stopped.t}; {way}") from stopped
     except KeyboardInterrupt as stopped:

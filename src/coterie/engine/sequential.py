@@ -46,6 +46,13 @@ class Sequential:
         }
         self._w0 = self.module.flat.clone()
 
+    def choice(self) -> dict[str, str]:
+        """There is one way only."""
+        return {}
+
+    def choose(self, choice: dict[str, str]) -> None:
+        """There is one way only."""
+
     def initial(self) -> Models:
         """Give every node the same random model w(0)."""
         n, d = len(self.shards), self.module.d_trained

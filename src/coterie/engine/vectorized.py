@@ -57,6 +57,11 @@ class Vectorized:
         self._single = Single(model, self._shards, self._team.workers, alone=self._alone)
         self._kernel = self._choose()
 
+    @property
+    def workers(self) -> int:
+        """Cores in use."""
+        return self._team.workers
+
     def choice(self) -> dict[str, str]:
         """Return how this engine executes: what a resumed run needs to give the same digits."""
         return {"kernel": self._kernel.name}

@@ -79,6 +79,7 @@ def _run_here(
                 dataset=dataset,
                 on_state=report,
                 resume=job.resume,
+                threads=job.threads,
                 checkpoint_every_s=every_s,
                 stop=stop,
                 say=lambda line, job=job: say(f"{job.folder}: {line}"),  # type: ignore[misc]

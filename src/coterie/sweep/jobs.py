@@ -18,7 +18,7 @@ class Job:
     """A config, the folder its run goes to, and a short label for people.
 
     With `resume` the run goes on from what its folder holds, if anything, after waiting so long for
-    a process that still writes it.
+    a process that still writes it. `threads` are the cores it may use.
     """
 
     config: Config
@@ -26,6 +26,7 @@ class Job:
     label: str
     resume: bool = False
     wait_s: float = 0.0
+    threads: int = 1
 
 
 class Stop:

@@ -204,6 +204,7 @@ def _outcome(job: Job, pipe: Connection, every_s: float, stop: Stop) -> tuple[st
             job.folder,
             on_state=on_state,
             resume=job.resume,
+            threads=job.threads,
             checkpoint_every_s=every_s,
             stop=lambda: stop() or pipe.poll(),  # whatever comes now, or the end, means stop
             say=lambda line: tell("say", line),
