@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench bench-network bench-grouping clean
+.PHONY: help demo test lint bench bench-network bench-grouping bench-engine clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -37,6 +37,9 @@ bench-network: $(READY)  ## the network clock against ns-3: errors and speed (ab
 
 bench-grouping: $(READY)  ## the planner against ten other groupings: quality and speed (about 30 minutes)
 	$(BIN)/python benchmarks/grouping.py
+
+bench-engine: $(READY)  ## the engine against plain torch, pfl, fedjax and Flower (about 20 minutes; installs them)
+	$(BIN)/python benchmarks/engine.py
 
 clean:  ## remove .venv and caches; runs/ stays
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

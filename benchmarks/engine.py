@@ -1,0 +1,257 @@
+"""The engine against its peers, its own other ways, its growth and its memory: one table each.
+
+Usage: make bench-engine, or python benchmarks/engine.py [--part peers|ways|cores|growth|memory ...]
+[--quick]. Peers get environments of their own under benchmarks/peers/.venvs, made on demand.
+"""
+
+import argparse
+import json
+import os
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from coterie.engine import LocalSteps
+from coterie.engine.module import Nodes
+from coterie.engine.vectorized import Vectorized
+from coterie.models import make_model
+
+sys.path.insert(0, str(Path(__file__).parent / "peers"))
+from environments import ONE_THREAD, measure
+from work import LEARNING_RATE, WORKS, Work
+
+PARTS = ("peers", "ways", "cores", "growth", "memory")
+GROWTH = (100, 300, 1000, 3000, 10_000)
+# Multiply-adds of one example, forward; the gradient of the images is not computed.
+LAYERS = {
+    "sr": [7840],
+    "2nn": [784 * 200, 200 * 200, 2000],
+    "cnn": [576 * 64 * 25, 64 * 64 * 64 * 25, 1024 * 256, 2560],
+}
+ASKED = {
+    "2nn-100": "85% of peak, 1.5x pfl, 1.25x fedjax, 30x Flower",
+    "2nn-1000": "3.5x pfl, 2x fedjax",
+    "sr-1000": "10x pfl, 4x fedjax",
+    "cnn-100": "50% of peak, 1.8x pfl, 3x fedjax",
+}
+
+
+def gflop(work: Work) -> float:
+    """Operations of a round, in 10^9: forward, and both gradients of every layer but the first."""
+    layers = LAYERS[work.model]
+    return 2 * (3 * sum(layers) - layers[0]) * int(work.sizes().sum()) / 1e9
+
+
+def peak() -> float:
+    """Best 10^9 operations per CPU second of a product of two large matrices."""
+    a = torch.rand(2048, 2048)
+    best = float("inf")
+    for _ in range(5):
+        start = time.process_time()
+        a @ a
+        best = min(best, time.process_time() - start)
+    return 2 * 2048**3 / best / 1e9
+
+
+def make_engine(work: Work, workers: int = 1) -> Vectorized:
+    """Build the engine on a work."""
+    x, y = work.data()
+    torch.manual_seed(0)
+    model = make_model(work.model, (1, 28, 28), 10)
+    with torch.no_grad():
+        for parameter, value in zip(model.parameters(), work.weights(), strict=True):
+            parameter.copy_(torch.from_numpy(value))
+    few = (x[:2000], y[:2000])
+    steps = LocalSteps(LEARNING_RATE, 1.0, work.batch, "epoch", 0)
+    nodes = Nodes(x, y, work.sizes())
+    return Vectorized(model, nodes, {"val": few, "test": few}, steps, workers=workers)
+
+
+def one(work: Work, rounds: int, kernel: str, workers: int) -> dict[str, Any]:
+    """Time rounds in this process: a local epoch on every node, then the mean."""
+    torch.set_num_threads(1)
+    before = peak()
+    engine = make_engine(work, workers)
+    if kernel:
+        engine.choose({"kernel": kernel})
+    models, z = engine.initial(), np.zeros(work.nodes, dtype=np.int64)
+    first = engine.evaluate(models.w[0], "test").loss
+    cpu, wall = [], []
+    for t in range(1 + rounds):
+        at = time.process_time(), time.perf_counter()
+        models = engine.advance(models, t, t + 1, z)
+        cpu.append(time.process_time() - at[0])
+        wall.append(time.perf_counter() - at[1])
+    return {
+        "cpu_s": statistics.median(cpu[1:]),
+        "wall_s": statistics.median(wall[1:]),
+        "kernel": engine.choice()["kernel"],
+        "loss": [first, engine.evaluate(models.w[0], "test").loss],
+        "peak": max(before, peak()),
+        "rss": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    }
+
+
+def apart(name: str, rounds: int, fraction: float = 1.0, kernel: str = "", workers: int = 1) -> Any:
+    """Time the engine in a process of its own, one thread unless told otherwise."""
+    words = ["--one", name, "--rounds", str(rounds), "--fraction", str(fraction)]
+    words += ["--kernel", kernel, "--workers", str(workers)]
+    command = [sys.executable, __file__, *words]
+    env = os.environ | ONE_THREAD
+    done = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=True)
+    found = json.loads(done.stdout.splitlines()[-1])
+    whole, part = WORKS[name], WORKS[name].part(fraction)
+    scale = whole.sizes().sum() / part.sizes().sum()
+    return {**found, "cpu_s": found["cpu_s"] * scale, "wall_s": found["wall_s"] * scale}
+
+
+def peers(*, quick: bool) -> None:
+    """Print CPU seconds of a round in coterie and in its peers, and how many times as many."""
+    print("\nCPU seconds of one local epoch on all nodes and the mean, one thread (Flower: wall)")
+    print(f"{'work':9} {'who':8} {'seconds':>8} {'times':>7} {'GFLOPS':>7} {'of peak':>8}")
+    for name, wanted in ASKED.items():
+        rounds, fraction = (1 if quick else 3), (0.1 if quick else 1.0)
+        slow = 0.2 if name == "cnn-100" and not quick else fraction
+        ours = apart(name, rounds, slow)
+        found = {"coterie": ours["cpu_s"]}
+        for peer in ("plain", "pfl", "fedjax", "flower"):
+            work = "cnn-100-nolrn" if (peer, name) == ("fedjax", "cnn-100") else name
+            if peer == "flower":
+                if name == "2nn-100":
+                    found[peer] = measure(peer, work, rounds, fraction)["wall_s"]
+            else:
+                found[peer] = measure(peer, work, rounds if slow == 1 else 1, slow)["cpu_s"]
+        for who, s in found.items():
+            speed = gflop(WORKS[name]) / s
+            times = s / found["coterie"]
+            top = f"{speed / ours['peak']:8.0%}" if who != "flower" else ""
+            print(f"{name:9} {who:8} {s:8.3f} {times:6.1f}x {speed:7.1f} {top}")
+        print(f"{'':9} asked: {wanted}; peak {ours['peak']:.0f} GFLOPS, loss {ours['loss']}")
+
+
+def ways(*, quick: bool) -> None:
+    """Print CPU seconds of a round by each way of training."""
+    print("\nCPU seconds of a round by way: written-out chain, torch.func, one by one")
+    print(f"{'work':9} {'dense':>8} {'stacked':>8} {'single':>8}")
+    for name in ASKED:
+        fraction = {"cnn-100": 0.04}.get(name, 0.1 if quick else 0.5)
+        cells = []
+        for kernel in ("dense", "stacked", "single"):
+            if (name, kernel) == ("cnn-100", "dense"):
+                cells.append(f"{'':8}")
+                continue
+            cells.append(f"{apart(name, 1, fraction, kernel)['cpu_s']:8.2f}")
+        print(f"{name:9} {' '.join(cells)}")
+
+
+def cores(*, quick: bool) -> None:
+    """Print wall seconds of a round on one core, on two, and by two processes apart."""
+    print("\nwall seconds of a round on one core and on two")
+    print(f"{'work':9} {'one':>8} {'two':>8} {'times':>7}   two processes apart")
+    for name in ("2nn-100", "2nn-1000", "sr-1000", "cnn-100"):
+        fraction = {"cnn-100": 0.1}.get(name, 0.2 if quick else 1.0)
+        rounds = 2 if quick or name == "cnn-100" else 5
+        one, two = (apart(name, rounds, fraction, workers=w)["wall_s"] for w in (1, 2))
+        words = [sys.executable, __file__, "--one", name, "--rounds", str(rounds)]
+        words += ["--fraction", str(fraction)]
+        env = os.environ | ONE_THREAD
+        both = [
+            subprocess.Popen(words, env=env, stdout=subprocess.PIPE, text=True) for _ in range(2)
+        ]
+        walls = [json.loads(b.communicate()[0].splitlines()[-1])["wall_s"] for b in both]
+        scale = WORKS[name].sizes().sum() / WORKS[name].part(fraction).sizes().sum()
+        ideal = 2 * one / (scale * max(walls))
+        print(f"{name:9} {one:8.3f} {two:8.3f} {one / two:6.2f}x {ideal:6.2f}x")
+
+
+def growth(*, quick: bool) -> None:
+    """Print how the seconds per example grow with the number of nodes."""
+    print("\nCPU microseconds per example, 60 examples a node, batch 10")
+    print(f"{'nodes':>7} {'sr':>8} {'2nn':>8}")
+    for nodes in GROWTH[: 3 if quick else None]:
+        cells = []
+        for model in ("sr", "2nn"):
+            work = Work(f"{model}-{nodes}", model, nodes, 60, 10)
+            WORKS[work.name] = work
+            found = subprocess.run(
+                [sys.executable, __file__, "--one", f"{model}:{nodes}", "--rounds", "2"],
+                env=os.environ | ONE_THREAD,
+                stdout=subprocess.PIPE,
+                text=True,
+                check=True,
+            )
+            cpu = json.loads(found.stdout.splitlines()[-1])["cpu_s"]
+            cells.append(f"{1e6 * cpu / work.sizes().sum():8.2f}")
+        print(f"{nodes:7,} {' '.join(cells)}")
+
+
+def memory(*, quick: bool) -> None:
+    """Print the peak memory of a step, a plan's evidence and a measurement on many nodes."""
+    nodes = 10_000 if quick else 100_000
+    words = [sys.executable, __file__, "--many", str(nodes)]
+    done = subprocess.run(
+        words, env=os.environ | ONE_THREAD, stdout=subprocess.PIPE, text=True, check=True
+    )
+    print(f"\n{done.stdout.splitlines()[-1]}")
+
+
+def many(nodes: int) -> None:
+    """Run SR on many nodes of ten examples in this process and print what it took."""
+    from coterie.sketch import Sketch
+
+    torch.set_num_threads(1)
+    work = Work("many", "sr", nodes, 10, 10)
+    engine = make_engine(work)
+    data = engine._shards.x.numel() + 8 * len(engine._shards.y)
+    z = np.arange(nodes) % 100
+    start = time.perf_counter()
+    models = engine.advance(engine.initial(), 0, 2, z)
+    trained = time.perf_counter() - start
+    shown = engine.gradients(models.w[0], Sketch(64, 0))
+    found = engine.measure(models.w[0], z)
+    peak_rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    assert shown.sketches is not None
+    print(
+        f"{nodes:,} nodes, SR, 100 groups: {peak_rss / 2**30:.2f} GiB at most, of which data "
+        f"{data / 2**30:.2f}; two epochs {trained:.1f} s, sketches, and Delta {found.Delta:.3f}"
+    )
+
+
+def main() -> None:
+    """Print the tables asked for."""
+    ask = argparse.ArgumentParser(description=__doc__)
+    ask.add_argument("--part", nargs="+", choices=PARTS, default=PARTS)
+    ask.add_argument("--quick", action="store_true")
+    ask.add_argument("--one", help=argparse.SUPPRESS)
+    ask.add_argument("--many", type=int, help=argparse.SUPPRESS)
+    ask.add_argument("--rounds", type=int, default=3)
+    ask.add_argument("--fraction", type=float, default=1.0)
+    ask.add_argument("--kernel", default="")
+    ask.add_argument("--workers", type=int, default=1)
+    args = ask.parse_args()
+    if args.many:
+        many(args.many)
+        return
+    if args.one:
+        model, _, nodes = args.one.partition(":")
+        work = Work("own", model, int(nodes), 60, 10) if nodes else WORKS[args.one]
+        print(json.dumps(one(work.part(args.fraction), args.rounds, args.kernel, args.workers)))
+        return
+    cpu = platform.processor() or platform.machine()
+    print(f"{cpu}, {os.cpu_count()} cores, torch {torch.__version__}", flush=True)
+    for part in args.part:
+        {"peers": peers, "ways": ways, "cores": cores, "growth": growth, "memory": memory}[part](
+            quick=args.quick
+        )
+
+
+if __name__ == "__main__":
+    main()
