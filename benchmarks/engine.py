@@ -1,7 +1,7 @@
 """The engine against its peers, its own other ways, its growth and its memory: one table each.
 
-Usage: make bench-engine, or python benchmarks/engine.py [--part peers|ways|cores|growth|memory ...]
-[--quick]. Peers get environments of their own under benchmarks/peers/.venvs, made on demand.
+Usage: make bench-engine, or python benchmarks/engine.py [--part PART ...] [--quick].
+Peers get environments of their own under benchmarks/peers/.venvs, made on demand.
 """
 
 import argparse
@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parent / "peers"))
 from environments import ONE_THREAD, measure
 from work import LEARNING_RATE, WORKS, Work
 
-PARTS = ("peers", "ways", "cores", "growth", "memory")
+PARTS = ("peers", "ways", "cores", "growth", "memory", "profile")
 GROWTH = (100, 300, 1000, 3000, 10_000)
 # Multiply-adds of one example, forward; the gradient of the images is not computed.
 LAYERS = {
@@ -203,6 +203,30 @@ def memory(*, quick: bool) -> None:
     print(f"\n{done.stdout.splitlines()[-1]}")
 
 
+def profile(*, quick: bool) -> None:
+    """Print where the time of a round goes, by torch's operations."""
+    from torch.profiler import ProfilerActivity
+    from torch.profiler import profile as watch
+
+    torch.set_num_threads(1)
+    print("\nwhere the CPU time of a round goes, by operation; the rest is Python between them")
+    for name in ASKED:
+        work = WORKS[name].part(0.04 if name == "cnn-100" else 0.1 if quick else 0.3)
+        engine = make_engine(work)
+        z = np.zeros(work.nodes, dtype=np.int64)
+        models = engine.advance(engine.initial(), 0, 1, z)
+        start = time.process_time()
+        engine.advance(models, 1, 2, z)
+        plain = time.process_time() - start
+        with watch(activities=[ProfilerActivity.CPU]) as seen:
+            engine.advance(models, 1, 2, z)
+        ops = sorted(seen.key_averages(), key=lambda op: -op.self_cpu_time_total)
+        shares = [(op.key.removeprefix("aten::"), op.self_cpu_time_total / 1e6) for op in ops]
+        total = max(plain, sum(s for _, s in shares))
+        top = ", ".join(f"{op} {s / total:.0%}" for op, s in shares[:7])
+        print(f"{name:9} {top}; Python {max(0.0, 1 - sum(s for _, s in shares) / total):.0%}")
+
+
 def many(nodes: int) -> None:
     """Run SR on many nodes of ten examples in this process and print what it took."""
     from coterie.sketch import Sketch
@@ -248,9 +272,14 @@ def main() -> None:
     cpu = platform.processor() or platform.machine()
     print(f"{cpu}, {os.cpu_count()} cores, torch {torch.__version__}", flush=True)
     for part in args.part:
-        {"peers": peers, "ways": ways, "cores": cores, "growth": growth, "memory": memory}[part](
-            quick=args.quick
-        )
+        {
+            "peers": peers,
+            "ways": ways,
+            "cores": cores,
+            "growth": growth,
+            "memory": memory,
+            "profile": profile,
+        }[part](quick=args.quick)
 
 
 if __name__ == "__main__":

@@ -136,7 +136,7 @@ class Dense:
                 )
                 hidden.append(out.relu_() if layer.relu else out)
                 at += 1 + layer.bias
-            dy = torch.softmax(hidden[-1], dim=-1)
+            dy = _shares(hidden[-1])
             dy.scatter_add_(1, ys[:, None], minus[: len(ys)])
             rate = -steps.lr_at(t) / len(ys)
             for number in reversed(range(len(self._layers))):
@@ -177,7 +177,7 @@ class Dense:
         ws = self._split(w[None], first, self._places(1, w.device))
         x = inputs(self._shards.x.index_select(0, index)).flatten(1)[None]
         hidden = self._forward(ws, x)
-        dy = _less_one(torch.softmax(hidden[-1], dim=-1), self._shards.y.index_select(0, index))
+        dy = _less_one(_shares(hidden[-1]), self._shards.y.index_select(0, index))
         found = self._backward(ws, hidden, dy.mul_(weights[:, None]))[::-1]
         return torch.cat([g.flatten() for _, dW, db in found for g in (dW, db) if g is not None])
 
@@ -188,7 +188,7 @@ class Dense:
         x = inputs(self._shards.x.index_select(0, index)).view(*batch.rows.shape, -1)
         y = self._shards.y.index_select(0, index).view(batch.rows.shape)
         hidden = self._forward(ws, x)
-        dy = _less_one(torch.softmax(hidden[-1], dim=-1), y)
+        dy = _less_one(_shares(hidden[-1]), y)
         dy.mul_(batch.weights.to(dy) if isinstance(batch.weights, Tensor) else batch.weights)
         if descent is None:
             self._descend(ws, hidden, dy, lr)
@@ -275,8 +275,15 @@ def _product(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
     return torch.bmm(a, b) if bias is None else torch.baddbmm(bias[:, None], a, b)
 
 
+def _shares(scores: Tensor) -> Tensor:
+    """Softmax of the last dimension; torch's own takes twice as long where that is short."""
+    powers = (scores - scores.amax(dim=-1, keepdim=True)).exp_()
+    return powers.div_(powers.sum(dim=-1, keepdim=True))
+
+
 def _less_one(shares: Tensor, y: Tensor) -> Tensor:
     """Shares [c, B, classes] of each class, less one for the true class, in place."""
-    flat = shares.view(-1, shares.shape[-1])
-    flat[torch.arange(len(flat), device=flat.device), y.reshape(-1)] -= 1
+    true = y.reshape(-1, 1)
+    minus = torch.full((), -1.0, device=shares.device).expand(true.shape)
+    shares.view(-1, shares.shape[-1]).scatter_add_(1, true, minus)
     return shares
