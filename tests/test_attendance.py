@@ -7,7 +7,8 @@ from coterie.attendance import Attendance
 from coterie.config import make_config
 from coterie.experiment import simulate
 from coterie.network import Network
-from coterie.run import Problem, rounds
+from coterie.prepare import prepare
+from coterie.run import Problem, first_evidence, rounds
 from coterie.topology import fat_tree
 from problems import fixed, make_problem, some_nodes
 
@@ -122,3 +123,30 @@ def test_a_config_runs_with_a_tenth_of_the_nodes_and_with_every_engine(combine: 
         if plain.train_loss is not None:
             assert fast.train_loss == pytest.approx(plain.train_loss, rel=1e-5)
     assert 1 <= rows[0][-1].counted <= 10
+
+
+@pytest.mark.parametrize("combine", ["none", "all"])
+@pytest.mark.parametrize("name", ["fedavg", "hierfavg", "fedavg-ic"])
+def test_rounds_that_nobody_comes_to_end_like_any_other(name: str, combine: str) -> None:
+    config = make_config(
+        {
+            "train": {"steps": 4},
+            "algorithm": {"name": name, "tau1": 2, "tau2": 2},
+            "participation": {"deadline_s": 1e-9},
+            "network": {"combine": combine},
+            "optimizer": {"server": "momentum"},
+        }
+    )
+    first, *_, last = (s.row for s in simulate(config))
+    assert last.counted == 0
+    assert last.train_loss == pytest.approx(first.train_loss, rel=1e-6)
+
+
+def test_a_plan_sees_what_a_run_sees_whoever_comes() -> None:
+    for section in ({"participation": {"fraction": 0.1}}, {"optimizer": {"server": "adam"}}):
+        problem = prepare(make_config({"train": {"steps": 1}, **section})).problem
+        state = list(rounds(problem))[-1]
+        shown = problem.engine.gradients(state.models.w[0])
+        planned = first_evidence(problem)
+        assert shown.gram is not None and planned.gram is not None
+        assert np.allclose(planned.gram, shown.gram)

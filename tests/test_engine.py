@@ -1,7 +1,7 @@
 """Every way to compute local steps gives what the plain one gives."""
 
 import copy
-from collections.abc import Callable
+import math
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,8 @@ from torch import nn
 from coterie.engine import LocalSteps, Models
 from coterie.engine.dense import find_chain
 from coterie.engine.descent import LocalRule
-from coterie.engine.module import Nodes
+from coterie.engine.kernel import Kernel
+from coterie.engine.module import inputs
 from coterie.engine.sequential import Sequential
 from coterie.engine.stacked import treats_examples_alone
 from coterie.engine.vectorized import Vectorized
@@ -20,104 +21,24 @@ from coterie.errors import DivergenceError, TrainingError
 from coterie.models import make_model
 from coterie.models.norm import LocalNorm
 from coterie.sketch import Sketch
-
-SHAPE = (1, 16, 16)
-CLASSES = 4
-GROUPS = np.array([0, 1, 2, 0, 1, 2, 0, 1, 2, 0])
-EVERYONE = np.zeros(10, dtype=np.int64)
-
-
-class Tower(nn.Module):
-    """A module of one's own: not a chain, examples apart."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.inside = nn.Linear(256, 12)
-        self.out = nn.Linear(12, CLASSES)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        hidden = torch.tanh(self.inside(x.flatten(1)))
-        scores: torch.Tensor = self.out(hidden + hidden.square())
-        return scores
-
-
-def messy() -> nn.Module:
-    """Batch norm and dropout: a batch matters, and so does the random stream."""
-    return nn.Sequential(
-        nn.Flatten(),
-        nn.Linear(256, 8),
-        nn.BatchNorm1d(8),
-        nn.Dropout(0.3),
-        nn.ReLU(),
-        nn.Linear(8, CLASSES),
-    )
-
-
-MODULES: dict[str, Callable[[], nn.Module]] = {
-    "sr": lambda: make_model("sr", SHAPE, CLASSES),
-    "2nn": lambda: make_model("2nn", SHAPE, CLASSES),
-    "cnn": lambda: make_model("cnn", SHAPE, CLASSES),
-    "own": Tower,
-    "messy": messy,
-}
+from engines import (
+    CLASSES,
+    EVERYONE,
+    GROUPS,
+    MODULES,
+    SHAPE,
+    engines,
+    messy,
+    nodes_of,
+    same,
+    train,
+)
 
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Calibrations of tests stay in tests."""
     monkeypatch.setenv("COTERIE_DATA", str(tmp_path))
-
-
-def nodes_of() -> Nodes:
-    """Ten nodes, unequal; sums are odd, as half of a group between two numbers would be a tie."""
-    sizes = (7, 12, 3, 20, 9, 8, 15, 4, 14, 3)
-    rng = np.random.default_rng(5)
-    y = np.concatenate([np.full(s, i % CLASSES) for i, s in enumerate(sizes)])
-    y = np.where(rng.random(len(y)) < 0.3, rng.integers(CLASSES, size=len(y)), y)
-    x = rng.integers(0, 120, (len(y), *SHAPE)) + 30 * y[:, None, None, None]
-    return Nodes(x.astype(np.uint8), y, np.array(sizes))
-
-
-def engines(
-    name: str,
-    batch_size: int | None = 5,
-    rule: LocalRule | None = None,
-    *,
-    workers: int = 1,
-    unit: str = "epoch",
-    kernel: str = "",
-) -> tuple[Sequential, Vectorized]:
-    """Return the oracle and the engine under test on the same nodes and weights."""
-    torch.manual_seed(3)
-    module, nodes, rule = MODULES[name](), nodes_of(), rule or LocalRule()
-    held_out = {"val": (nodes.x[:30], nodes.y[:30]), "test": (nodes.x, nodes.y)}
-    steps = LocalSteps(0.1, 0.99, batch_size, unit, 3)  # type: ignore[arg-type]
-    oracle = Sequential(copy.deepcopy(module), nodes, held_out, steps, rule=rule)  # type: ignore[arg-type]
-    fast = Vectorized(module, nodes, held_out, steps, rule=rule, workers=workers)  # type: ignore[arg-type]
-    if kernel:
-        fast.choose({"kernel": kernel})
-    return oracle, fast
-
-
-def train(engine: Sequential | Vectorized, aggregations: int = 10, tau1: int = 1) -> Models:
-    """Average by groups, and every third time globally."""
-    models = engine.initial()
-    for r in range(aggregations):
-        z = EVERYONE if r % 3 == 2 or r == aggregations - 1 else GROUPS
-        models = engine.advance(models, r * tau1, (r + 1) * tau1, z)
-    return models
-
-
-def same(a: Sequential | Vectorized, b: Sequential | Vectorized, tau1: int = 1) -> None:
-    """Assert equal losses, scores and divergences to 1e-5 after ten aggregations."""
-    wa, wb = train(a, tau1=tau1).w, train(b, tau1=tau1).w
-    assert wa.shape == wb.shape == (1, len(wa[0]))
-    ma, mb = a.measure(wa[0], GROUPS), b.measure(wb[0], GROUPS)
-    assert mb.losses == pytest.approx(ma.losses, rel=1e-5)
-    assert mb.delta == pytest.approx(ma.delta, rel=1e-4)
-    assert mb.Delta == pytest.approx(ma.Delta, rel=1e-3, abs=1e-6)
-    assert b.evaluate(wb[0], "test").loss == pytest.approx(a.evaluate(wa[0], "test").loss, rel=1e-5)
-    assert not torch.equal(wa[0], a.initial().w[0])
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -138,11 +59,20 @@ def test_every_kernel_gives_the_same(name: str, kernel: str) -> None:
     same(*engines(name, 5, kernel=kernel))
 
 
-@pytest.mark.parametrize("name", ["sr", "2nn", "cnn", "own", "messy"])
-def test_the_number_of_cores_changes_no_digit(name: str) -> None:
-    one, two = (engines(name, 5, workers=workers)[1] for workers in (1, 2))
-    two.choose(one.choice())
-    assert torch.equal(train(one, 3).w, train(two, 3).w)
+@pytest.mark.parametrize(
+    ("name", "kernel"),
+    [("sr", "dense"), ("2nn", "dense"), ("cnn", "single"), ("messy", "single")]
+    + [(name, kernel) for name in ("own", "2nn") for kernel in ("stacked", "single")],
+)
+def test_the_number_of_cores_changes_no_digit(
+    name: str, kernel: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("dense", "stacked"):
+        monkeypatch.setattr(f"coterie.engine.{module}.MOST_STACKED", 2)
+    one, two = (engines(name, 5, workers=workers, kernel=kernel)[1] for workers in (1, 2))
+    assert len(two._jobs(np.arange(10))) >= 5
+    for _ in range(3):
+        assert torch.equal(train(one, 3).w, train(two, 3).w)
     w = one.initial().w[0]
     assert one.measure(w, GROUPS).Delta == two.measure(w, GROUPS).Delta
     assert one.evaluate(w, "test") == two.evaluate(w, "test")
@@ -156,26 +86,38 @@ def test_stacks_are_used_where_they_can_be() -> None:
         engines("messy")[1].choose({"kernel": "stacked"})
 
 
-def test_what_was_found_quickest_is_remembered(
+def test_what_was_found_quickest_is_remembered_while_it_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = engines("own")[1].choice()
-    assert (tmp_path / "calibration.json").exists()
+    quick = {"single": 1.0, "stacked": 2.0}
+    tried: list[tuple[str, int]] = []
 
-    def never(*_: object) -> float:
-        raise AssertionError("measured again")
+    def seconds(kernel: Kernel, *more: object) -> float:
+        tried.append((kernel.name, int(str(more[-1]))))
+        return quick[kernel.name]
 
-    monkeypatch.setattr("coterie.engine.calibrate._seconds", never)
-    assert engines("own")[1].choice() == found
+    monkeypatch.setattr("coterie.engine.calibrate._seconds", seconds)
+    assert engines("own")[1].choice() == {"kernel": "single"}
+    assert sorted(tried) == [("single", 3), ("stacked", 3)]
+    quick["stacked"] = 0.5
+    assert engines("own")[1].choice() == {"kernel": "single"}
+    assert tried[2:] == [("single", 1)]  # once, to see that it still can
+    quick["single"] = math.inf
+    assert engines("own")[1].choice() == {"kernel": "stacked"}
     (tmp_path / "calibration.json").write_text("{torn")
-    with pytest.raises(AssertionError, match="measured again"):
-        engines("own")
+    assert engines("own")[1].choice() == {"kernel": "stacked"}
 
 
 def test_only_modules_that_keep_examples_apart_are_stacked() -> None:
-    x = torch.zeros(1, *SHAPE)
+    x = inputs(torch.from_numpy(nodes_of().x))
     apart = {name: treats_examples_alone(make(), x) for name, make in MODULES.items()}
-    assert apart == {"sr": True, "2nn": True, "cnn": True, "own": True, "messy": False}
+    alone = {"sr": True, "2nn": True, "cnn": True, "own": True}
+    assert apart == {**alone, "messy": False, "celeba-cnn": False}
+    hidden = nn.Sequential(
+        nn.Flatten(), nn.BatchNorm1d(256, track_running_stats=False), nn.Linear(256, 4)
+    )
+    nn.init.zeros_(hidden[2].weight)  # type: ignore[arg-type]
+    assert not treats_examples_alone(hidden, x)
     without_statistics = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(256, track_running_stats=False))
     assert not treats_examples_alone(without_statistics, x)
     assert not treats_examples_alone(nn.Sequential(nn.Flatten(), nn.Dropout(0.1)), x)

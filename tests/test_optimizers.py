@@ -99,7 +99,7 @@ def after(server: Server, means: list[float]) -> list[float]:
     found = []
     for way in means:
         moved = Models(models.w + torch.tensor([[way, way]]), z, models.memory)
-        models = server.after(moved)
+        models = server.after(moved, np.ones(1))
         found.append(float(models.w[0, 0]))
     return found
 
@@ -127,7 +127,7 @@ def test_what_is_not_trained_is_averaged_and_not_stepped() -> None:
     server = Server("momentum", 1, 0.5, 0.0)
     models = server.begin(Models(torch.zeros(1, 2), np.zeros(1, dtype=np.int64)))
     moved = Models(torch.ones(1, 2), models.of_node, models.memory)
-    assert server.after(moved).w.tolist() == [[0.5, 1.0]]
+    assert server.after(moved, np.ones(1)).w.tolist() == [[0.5, 1.0]]
 
 
 @pytest.mark.parametrize("grouping", ["coterie", "edge", "random"])

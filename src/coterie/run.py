@@ -111,8 +111,8 @@ def rounds(problem: Problem, state: State | None = None) -> Iterator[State]:
         there, transfer = _attendance(problem, who, s.groups or everyone, s.t, t)
         counted = there.counted if there else None
         models = problem.engine.advance(s.models, s.t, t, who.grouping.z, counted)  # lines 4-12
-        if event is Event.GLOBAL:
-            models = problem.server.after(models)
+        if event is Event.GLOBAL and (there is None or len(there.counted)):
+            models = problem.server.after(models, problem.p)
         compute_s = there.compute_s if there else (t - s.t) * problem.step_s
         clock = s.clock.after(event, compute_s, transfer)
         groups, planned, found = s.groups, s.planned, None
@@ -184,8 +184,13 @@ def _plan(problem: Problem, evidence: Evidence, t: int = 0) -> Averaging:
 
 def first_evidence(problem: Problem) -> Evidence:
     """Return what the planner sees at the first global mean, after one step."""
-    everyone = problem.everyone.grouping
-    models = problem.engine.advance(problem.engine.initial(), 0, 1, everyone.z)
+    everyone = problem.everyone
+    there, _ = _attendance(problem, everyone, everyone, 0, 1)
+    counted = there.counted if there else None
+    models = problem.server.begin(problem.engine.initial())
+    models = problem.engine.advance(models, 0, 1, everyone.grouping.z, counted)
+    if counted is None or len(counted):
+        models = problem.server.after(models, problem.p)
     return _evidence(problem, _gradients(problem, models, 1), 0)
 
 

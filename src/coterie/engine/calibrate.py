@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import platform
 import time
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from coterie.engine.module import Shards
 
 FILE = "calibration.json"
 TRIALS = 3
-MOST_NODES = 8
+MOST_NODES, MOST_EXAMPLES = 8, 256
 
 
 def choose_kernel(
@@ -34,24 +35,25 @@ def choose_kernel(
     key = _key(model, shards, steps)
     known = _read()
     for kernel in kernels:
-        if known.get(key) == kernel.name:
+        if known.get(key) == kernel.name and math.isfinite(_seconds(kernel, shards, steps, w, 1)):
             return kernel
-    best = min(kernels, key=lambda kernel: _seconds(kernel, shards, steps, w))
+    best = min(kernels, key=lambda kernel: _seconds(kernel, shards, steps, w, TRIALS))
     _write({**known, key: best.name})
     return best
 
 
-def _seconds(kernel: Kernel, shards: Shards, steps: LocalSteps, w: Tensor) -> float:
+def _seconds(kernel: Kernel, shards: Shards, steps: LocalSteps, w: Tensor, trials: int) -> float:
     """Least time per node of one batch; infinite for a kernel that cannot run this module."""
-    one = replace(steps, unit="batch")
+    batch = min(steps.batch_size or MOST_EXAMPLES, MOST_EXAMPLES)
+    one = replace(steps, unit="batch", batch_size=batch)
     order = np.argsort(-shards.sizes, kind="stable")
-    c = min(kernel.stack(steps.batch_size or int(shards.sizes.max())), MOST_NODES)
+    c = min(kernel.stack(batch), MOST_NODES)
     nodes = order[: max(2, c)]
     rows = torch.zeros(len(nodes), dtype=torch.int64, device=w.device)
     best = float("inf")
     try:
         with torch.random.fork_rng(devices=[]):
-            for _ in range(TRIALS):
+            for _ in range(trials):
                 start = time.perf_counter()
                 kernel.train(w[None], rows, nodes, 0, 1, one, PLAIN, None)
                 best = min(best, (time.perf_counter() - start) / len(nodes))

@@ -44,14 +44,14 @@ def find_chain(model: nn.Module) -> list[Layer] | None:
     ...     nn.Linear(3, 2))) or []]
     [3, 2]
     """
-    if type(model) is not nn.Sequential:
+    if type(model) is not nn.Sequential or has_hooks(model):
         return None
     layers: list[Layer] = []
     for at, module in enumerate(model):
         if type(module) is nn.Linear and module.weight.requires_grad:
             has_bias = module.bias is not None
             start = layers[-1].end if layers else 0
-            if (has_bias and not module.bias.requires_grad) or _shared(module, model):
+            if (has_bias and not module.bias.requires_grad) or sum(m is module for m in model) > 1:
                 return None
             layers.append(Layer(module.out_features, module.in_features, start, has_bias, False))
         elif type(module) is nn.ReLU and layers:
@@ -65,10 +65,10 @@ def _flattens_all(module: nn.Flatten) -> bool:
     return module.start_dim == 1 and module.end_dim == -1
 
 
-def _shared(module: nn.Module, model: nn.Sequential) -> bool:
-    """Whether a layer occurs twice, or has hooks, which a written-out gradient would pass by."""
-    hooks = module._forward_hooks or module._forward_pre_hooks or module._backward_hooks
-    return sum(m is module for m in model) > 1 or bool(hooks)
+def has_hooks(model: nn.Module) -> bool:
+    """Whether anything is hooked to the passes of a module, which written-out ones would miss."""
+    kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    return any(getattr(module, kind, None) for module in model.modules() for kind in kinds)
 
 
 class Dense:

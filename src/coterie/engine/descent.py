@@ -25,6 +25,7 @@ class LocalRule:
 
 
 PLAIN = LocalRule()
+LEAST_RATES = 1e-30  # below this, the way divided by the rates is no gradient any more
 
 
 class Descent:
@@ -43,20 +44,22 @@ class Descent:
 
     @torch.no_grad()
     def step(self, grads: Sequence[Tensor], lr: float) -> None:
-        """Step the first nodes, as many as there are gradients of; these are changed, too."""
-        for at, g in enumerate(grads):
-            c = len(g)
-            w = self._ws[at][:c]
+        """Step the first nodes, as many as there are gradients of; these are left as they are.
+
+        Two parameters may have one gradient tensor between them, or one that is expanded.
+        """
+        for at, gradient in enumerate(grads):
+            c = len(gradient)
+            w, g = self._ws[at][:c], gradient
             if self._rule.weight_decay:
-                g.add_(w, alpha=self._rule.weight_decay)
+                g = g.add(w, alpha=self._rule.weight_decay)
             if self._given is not None:
-                g.add_(w - self._given[at][:c], alpha=self._rule.prox)
+                g = g.add(w - self._given[at][:c], alpha=self._rule.prox)
             if self._pull is not None:
-                g.add_(self._pull[at][:c])
-            if self._speed is None:
-                w.sub_(g, alpha=lr)
-            else:
-                w.sub_(self._speed[at][:c].mul_(self._rule.momentum).add_(g), alpha=lr)
+                g = g.add(self._pull[at][:c])
+            if self._speed is not None:
+                g = self._speed[at][:c].mul_(self._rule.momentum).add_(g)
+            w.sub_(g, alpha=lr)
 
 
 def travelled(steps: LocalSteps, start: int, stop: int, n_examples: int) -> float:

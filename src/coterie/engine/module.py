@@ -1,7 +1,8 @@
 """What all engines do with a torch module: its tensors as one vector, its data, its scores."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from coterie.engine import Floats, Ints, Score
+from coterie.errors import TrainingError
 from coterie.models.size import state_tensors
 
 CHUNK_VALUES = 2048 * 784  # input values in one forward pass where gradients or scores are summed
@@ -61,18 +63,22 @@ class Shards:
 class FlatModule:
     """A module whose averaged tensors are views of one vector, the trained ones first."""
 
-    def __init__(self, model: nn.Module, *, alone: bool = False) -> None:
+    def __init__(self, model: nn.Module, alone: Tensor | None = None) -> None:
         """Take a module over; it must not be used by anybody else.
 
-        `alone` says that it treats examples one by one, so that no score depends on how they are
-        cut into chunks.
+        `alone` are examples of a module that treats them one by one, so that no score depends on
+        how they are cut into chunks or laid out.
         """
         self.model = model
         self.flat, self.trained = _flatten(model)
         self.d_trained = sum(w.numel() for w in self.trained)
         self._counters = [(b, b.clone()) for b in model.buffers() if not b.is_floating_point()]
-        self._images = any(isinstance(m, nn.Conv2d) for m in model.modules())
-        self._chunk = CACHED_VALUES if alone and self._images else CHUNK_VALUES
+        self.draws = alone is None  # random numbers, for all that is known
+        convolves = any(isinstance(m, nn.Conv2d) for m in model.modules())
+        self._chunk = CACHED_VALUES if alone is not None and convolves else CHUNK_VALUES
+        self._channels_last = False
+        if alone is not None and convolves and alone.ndim == 4:
+            self._channels_last = self._takes_channels_last(alone)
 
     def load(self, w: Tensor) -> None:
         """Make w the module's state; whole-number buffers, such as counters, start over."""
@@ -83,10 +89,21 @@ class FlatModule:
     def scores(self, x: Tensor) -> Tensor:
         """Run the module on pixels or numbers; convolutions are quicker with channels last."""
         values = inputs(x)
-        if self._images and values.ndim == 4:
+        if self._channels_last:
             values = values.to(memory_format=torch.channels_last)
+        elif values is x:
+            values = x.clone()  # a module may work in place
         scores: Tensor = self.model(values)
         return scores
+
+    def _takes_channels_last(self, x: Tensor) -> bool:
+        """Whether the module runs with channels last; one that views its tensors may not."""
+        values = inputs(x).to(memory_format=torch.channels_last)
+        try:
+            self.gradient(self.model(values).sum())
+        except RuntimeError:
+            return False
+        return True
 
     def gradient(self, loss: Tensor) -> tuple[Tensor, ...]:
         """Gradient of the trained parameters; zero for one that the loss does not depend on."""
@@ -98,8 +115,9 @@ class FlatModule:
         loss_sum = 0.0
         size = self.chunk(x)
         for xs, ys in zip(torch.split(x, size), torch.split(y, size), strict=True):
-            loss = cross_entropy(self.scores(xs), ys, reduction="sum")
-            total += torch.cat([g.reshape(-1) for g in self.gradient(loss)])
+            with model_errors(f"in evaluation mode with a batch of {len(ys)}"):
+                loss = cross_entropy(self.scores(xs), ys, reduction="sum")
+                total += torch.cat([g.reshape(-1) for g in self.gradient(loss)])
             loss_sum += loss.item()
         return loss_sum / len(y), total / len(y)
 
@@ -110,13 +128,24 @@ class FlatModule:
     @torch.inference_mode()
     def score(self, x: Tensor, y: Tensor) -> tuple[float, int]:
         """Sum of the losses of the loaded model, and how often it is right."""
-        scores = self.scores(x)
+        with model_errors(f"in evaluation mode with a batch of {len(y)}"):
+            scores = self.scores(x)
         loss = float(cross_entropy(scores, y, reduction="sum"))
         return loss, int((scores.argmax(dim=1) == y).sum())
 
     def export(self) -> dict[str, Tensor]:
         """Return the loaded model as named tensors."""
         return {k: v.detach().cpu().clone() for k, v in self.model.state_dict().items()}
+
+
+@contextmanager
+def model_errors(where: str) -> Iterator[None]:
+    """Say in one line what a user's module could not do."""
+    try:
+        yield
+    except (RuntimeError, ValueError, AssertionError) as error:
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise TrainingError(f"the model failed {where}: {reason}") from error
 
 
 def evaluate(module: FlatModule, w: Tensor, x: Tensor, y: Tensor) -> Score:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from coterie.costs import divergence
 from coterie.engine import Gradients, Ints, LocalSteps, Measured, Models, Score
-from coterie.engine.descent import PLAIN, LocalRule, travelled
+from coterie.engine.descent import LEAST_RATES, PLAIN, LocalRule, travelled
 from coterie.engine.module import (
     FlatModule,
     HeldOut,
@@ -88,8 +88,6 @@ class Sequential:
         memory = dict(models.memory)
         if self._rule.scaffold:
             memory["scaffold.own"] = own
-            if K == 1:
-                memory["scaffold.common"] = torch.from_numpy(p).to(own) @ own
         return Models(means.float().to(self._device), z, memory)
 
     def _train(self, models: Models, own: Tensor, i: int, start: int, stop: int) -> None:
@@ -100,8 +98,9 @@ class Sequential:
             pull = models.memory["scaffold.common"] - own[i]
         local_steps(module, self.shards, i, start, stop, self._steps, self._rule, pull)
         if pull is not None:
-            way = travelled(self._steps, start, stop, int(self.shards.sizes[i]))
-            own[i] = (given - module.flat)[:d] / way - pull
+            rates = travelled(self._steps, start, stop, int(self.shards.sizes[i]))
+            if rates > LEAST_RATES:
+                own[i] = (given - module.flat)[:d] / rates - pull
 
     def gradients(self, w: Tensor, sketch: Sketch | None = None) -> Gradients:
         """Compute every node's full-data loss and gradient at w.

@@ -12,8 +12,8 @@ from torch.nn.functional import cross_entropy
 
 from coterie.engine import Ints, LocalSteps
 from coterie.engine.descent import Descent, LocalRule
-from coterie.engine.module import FlatModule, Shards, seed_dropout
-from coterie.errors import DivergenceError, TrainingError
+from coterie.engine.module import FlatModule, Shards, model_errors, seed_dropout
+from coterie.errors import DivergenceError
 
 
 class Single:
@@ -28,7 +28,7 @@ class Single:
         self._shards = shards
         self._free: SimpleQueue[FlatModule] = SimpleQueue()
         for _ in range(copies):
-            self._free.put(FlatModule(copy.deepcopy(model), alone=alone))
+            self._free.put(FlatModule(copy.deepcopy(model), shards.x[:2] if alone else None))
 
     def stack(self, batch: int) -> int:
         """Return how many nodes are trained together: one."""
@@ -100,22 +100,19 @@ def local_steps(
     ws = [w.data[None] for w in module.trained]
     descent = Descent(rule, ws, None if pull is None else split(pull[None], ws))
     for t in range(start + 1, stop + 1):
-        seed_dropout((steps.seed * 1_000_003 + t) * 1_000_003 + i, module.flat.device)
+        if module.draws:
+            seed_dropout((steps.seed * 1_000_003 + t) * 1_000_003 + i, module.flat.device)
         for batch in steps.batches(t, i, len(y)):
             xs, ys = (x, y) if batch is None else (x[batch], y[batch])
-            try:
+            with model_errors(f"at step {t} on node {i} with a batch of {len(ys)}"):
                 loss = cross_entropy(module.scores(xs), ys)
-            except (RuntimeError, ValueError) as error:
-                reason = str(error).strip().partition("\n")[0]
-                raise TrainingError(
-                    f"the model failed at step {t} on node {i} with a batch of {len(ys)}: {reason}"
-                ) from error
+                grads = module.gradient(loss)
             if not math.isfinite(loss.item()):
                 raise DivergenceError(
                     f"the loss is {loss.item()} at step {t} on node {i}; lower train.lr "
                     f"(now {steps.lr:g})"
                 )
-            descent.step([g[None] for g in module.gradient(loss)], steps.lr_at(t))
+            descent.step([g[None] for g in grads], steps.lr_at(t))
 
 
 def split(flat: Tensor, like: list[Tensor]) -> list[Tensor]:

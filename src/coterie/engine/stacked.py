@@ -1,5 +1,6 @@
 """Any module that treats examples one by one: torch.func runs many nodes' models as one."""
 
+import copy
 from collections.abc import Callable
 
 import torch
@@ -8,9 +9,9 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
 from coterie.engine import Ints, LocalSteps
-from coterie.engine.batching import batches_of
+from coterie.engine.batching import Batch, batches_of
 from coterie.engine.descent import Descent, LocalRule
-from coterie.engine.module import Shards, inputs
+from coterie.engine.module import Shards, chunk, inputs, model_errors
 from coterie.engine.single import Single, split
 
 STACK_BYTES = 8 << 20
@@ -23,24 +24,16 @@ class Stacked:
     name = "stacked"
 
     def __init__(self, model: nn.Module, shards: Shards, one_by_one: Single) -> None:
-        """Take the module, the nodes' data, and who else knows its gradients."""
+        """Take the module's shapes, the nodes' data, and who lends copies of the module."""
         self._shards, self._single = shards, one_by_one
         self._names = [k for k, w in model.named_parameters() if w.requires_grad]
         self._shapes = [w[None] for w in model.parameters() if w.requires_grad]
-        fixed = {k: w.detach() for k, w in model.named_parameters() if not w.requires_grad}
-        fixed |= dict(model.named_buffers())
         self._bytes = 4 * sum(w.numel() for w in self._shapes)
 
-        def loss(ws: list[Tensor], x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
-            named = fixed | dict(zip(self._names, ws, strict=True))
-            each = cross_entropy(functional_call(model, named, (x,)), y, reduction="none")
-            return (each * weights).sum()
-
-        self._gradient: Callable[..., list[Tensor]] = vmap(grad(loss), randomness="error")
-
     def stack(self, batch: int) -> int:
-        """Return how many nodes are trained together."""
-        return max(1, min(MOST_STACKED, STACK_BYTES // self._bytes))
+        """Return how many nodes are trained together with batches of so many examples."""
+        fit = min(STACK_BYTES // self._bytes, chunk(self._shards.x) // batch)
+        return max(1, min(MOST_STACKED, fit))
 
     def train(
         self,
@@ -57,19 +50,39 @@ class Stacked:
         found = w.index_select(0, rows)
         ws = split(found, self._shapes)
         descent = Descent(rule, ws, None if pull is None else split(pull, self._shapes))
-        for t in range(start + 1, stop + 1):
-            lr = steps.lr_at(t)
-            for batch in batches_of(self._shards, nodes, t, steps):
-                index = torch.from_numpy(batch.rows.reshape(-1)).to(w.device)
-                x = inputs(self._shards.x.index_select(0, index))
-                x = x.view(*batch.rows.shape, *x.shape[1:])
-                y = self._shards.y.index_select(0, index).view(batch.rows.shape)
-                weights = torch.zeros(batch.rows.shape, device=w.device)
-                each = batch.weights
-                weights += each.to(w.device)[..., 0] if isinstance(each, Tensor) else each
-                now = [part[: len(x)] for part in ws]
-                descent.step(self._gradient(now, x, y, weights), lr)
+        with self._single.module() as module:  # a call changes it, so each thread has its own
+            module.load(found[0])
+            module.model.train()
+            gradient = self._gradient(module.model)
+            for t in range(start + 1, stop + 1):
+                for batch in batches_of(self._shards, nodes, t, steps):
+                    now = [part[: len(batch.rows)] for part in ws]
+                    with model_errors(f"at step {t} on {len(now[0])} nodes at once"):
+                        grads = gradient(now, *self._taken(batch, w.device))
+                    descent.step(grads, steps.lr_at(t))
         return [found]
+
+    def _gradient(self, model: nn.Module) -> Callable[..., list[Tensor]]:
+        """Return the gradients of stacked parameters, given stacked examples and weights."""
+        fixed = {k: w.detach() for k, w in model.named_parameters() if not w.requires_grad}
+        fixed |= dict(model.named_buffers())
+
+        def loss(ws: list[Tensor], x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
+            named = fixed | dict(zip(self._names, ws, strict=True))
+            each = cross_entropy(functional_call(model, named, (x,)), y, reduction="none")
+            return (each * weights).sum()
+
+        return vmap(grad(loss), randomness="error")
+
+    def _taken(self, batch: Batch, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+        """Examples [c, B, ...], labels [c, B] and weights [c, B] of a batch."""
+        index = torch.from_numpy(batch.rows.reshape(-1)).to(device)
+        x = inputs(self._shards.x.index_select(0, index))
+        y = self._shards.y.index_select(0, index).view(batch.rows.shape)
+        each = batch.weights
+        weights = torch.zeros(batch.rows.shape, device=device)
+        weights += each.to(device)[..., 0] if isinstance(each, Tensor) else each
+        return x.view(*batch.rows.shape, *x.shape[1:]), y, weights
 
     def gradients(self, w: Tensor, nodes: Ints, out: Tensor) -> Tensor:
         """Full-data losses [c] at one model w [d]; the gradients go to out [c, d]."""
@@ -84,26 +97,24 @@ def treats_examples_alone(model: nn.Module, x: Tensor) -> bool:
     """Whether a module in training mode is a function of each example and its parameters alone.
 
     Not so with batch norm, which mixes a batch, with dropout, which draws random numbers, or with
-    anything that changes its buffers; these run one node at a time.
+    anything that changes its buffers; these run one node at a time. Tried on a few examples, away
+    from the first weights, as zeros there would hide what a layer does.
     """
-    generator = torch.Generator().manual_seed(0)
-    some = torch.rand((4, *x.shape[1:]), generator=generator).to(x.device)
-    before = [b.clone() for b in model.buffers()]
-    state = torch.default_generator.get_state()
-    was = model.training
-    try:
-        with torch.no_grad():
-            model.train()
-            whole, halves = model(some.clone()), [model(some[k : k + 2].clone()) for k in (0, 2)]
-        same = torch.allclose(whole, torch.cat(halves), rtol=1e-4, atol=1e-5)
-        unchanged = all(torch.equal(a, b) for a, b in zip(before, model.buffers(), strict=True))
-        drawn = not torch.equal(state, torch.default_generator.get_state())
-    except (RuntimeError, ValueError):
+    if len(x) < 2:
         return False
-    finally:
-        with torch.no_grad():
-            for buffer, value in zip(model.buffers(), before, strict=True):
-                buffer.copy_(value)
-        torch.default_generator.set_state(state)
-        model.train(was)
-    return same and unchanged and not drawn
+    some = inputs(x[torch.linspace(0, len(x) - 1, min(4, len(x))).long()])
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(0)
+        trial = copy.deepcopy(model).train()
+        for w in trial.parameters():
+            w.add_(0.01 * torch.randn_like(w))
+        before = [b.clone() for b in trial.buffers()]
+        state = torch.default_generator.get_state()
+        try:
+            whole = trial(some.clone())
+            halves = [trial(some[k : k + 2].clone()) for k in range(0, len(some), 2)]
+            same = torch.allclose(whole, torch.cat(halves), rtol=1e-4, atol=1e-5)
+        except Exception:  # whatever a user's module cannot do with so few examples
+            return False
+        unchanged = all(torch.equal(a, b) for a, b in zip(before, trial.buffers(), strict=True))
+        return same and unchanged and torch.equal(state, torch.default_generator.get_state())

@@ -14,9 +14,10 @@ from torch import Tensor, nn
 
 from coterie.costs import Floats
 from coterie.engine import Gradients, Ints, LocalSteps, Measured, Models, Score
+from coterie.engine.batching import stacks
 from coterie.engine.calibrate import choose_kernel
 from coterie.engine.dense import Dense, find_chain
-from coterie.engine.descent import PLAIN, LocalRule, travelled
+from coterie.engine.descent import LEAST_RATES, PLAIN, LocalRule, travelled
 from coterie.engine.gauge import Gauge
 from coterie.engine.kernel import Kernel
 from coterie.engine.module import HeldOut, Nodes, last_layer
@@ -24,6 +25,7 @@ from coterie.engine.sequential import Sequential
 from coterie.engine.single import Single
 from coterie.engine.stacked import Stacked, treats_examples_alone
 from coterie.engine.team import Team
+from coterie.errors import ModelError
 from coterie.sketch import Sketch
 
 JOB_BYTES = 16 << 20  # of models that a job returns before they are averaged
@@ -44,6 +46,11 @@ class Vectorized:
         workers: int = 1,
     ) -> None:
         """Take the module, each node's examples, the held-out parts, and the cores to use."""
+        if any(w._backward_hooks for w in model.parameters()):
+            raise ModelError(
+                "the model has hooks on its parameters, which are lost where it is copied; use "
+                "train.engine = 'sequential'"
+            )
         self._oracle = Sequential(model, nodes, held_out, steps, device, rule)
         self._model, self._steps, self._rule = model, steps, rule
         self._device = torch.device(device)
@@ -114,8 +121,6 @@ class Vectorized:
         memory = dict(models.memory)
         if own is not None:
             memory["scaffold.own"] = own
-            if K == 1:
-                memory["scaffold.common"] = torch.from_numpy(self._shards.p).to(own) @ own
         return Models(means.float().to(self._device), z, memory)
 
     def _kept(self, models: Models, members: np.ndarray) -> Tensor:
@@ -146,15 +151,14 @@ class Vectorized:
             total = torch.zeros(len(groups), self._d, device=self._device)
             rows = torch.from_numpy(models.of_node[nodes]).to(self._device)
             c = kernel.stack(self._steps.batch_size or int(self._shards.sizes[nodes[0]]))
-            for at in range(0, len(nodes), c):
-                few = slice(at, at + c)
+            for few in stacks(self._shards.sizes[nodes], c, padded=not self._steps.batch_size):
                 pull = None if own is None else models.memory["scaffold.common"] - own[nodes[few]]
                 done = kernel.train(
                     models.w, rows[few], nodes[few], start, stop, self._steps, self._rule, pull
                 )
                 if own is not None and pull is not None:
-                    given = models.w[rows[few]]
-                    own[nodes[few]] = self._renewed(given, done, nodes[few], start, stop) - pull
+                    way = models.w[rows[few]] - torch.cat([p.flatten(1) for p in done], dim=1)
+                    self._renew(own, nodes[few], way, pull, start, stop)
                 if kernel is self._single:
                     return [(int(z[nodes[0]]), float(share[nodes[0]]), done[0][0])]
                 add_up(total, weights[:, few], done)
@@ -166,20 +170,22 @@ class Vectorized:
                 means[k].add_(w.cpu().double(), alpha=weight)
         return means, own
 
-    def _renewed(
-        self, given: Tensor, done: list[Tensor], nodes: Ints, start: int, stop: int
-    ) -> Tensor:
-        """Mean gradient [c, d] of nodes on their way from the models they were given."""
-        sizes = self._shards.sizes[nodes]
-        way = torch.tensor([[travelled(self._steps, start, stop, int(s))] for s in sizes])
-        w = torch.cat([part.flatten(1) for part in done], dim=1)
-        return (given - w)[:, : self._d_trained] / way.to(w)
+    def _renew(
+        self, own: Tensor, nodes: Ints, way: Tensor, pull: Tensor, start: int, stop: int
+    ) -> None:
+        """Renew SCAFFOLD's corrections of nodes that went a way [c, d] from their model."""
+        for at, i in enumerate(nodes):
+            rates = travelled(self._steps, start, stop, int(self._shards.sizes[i]))
+            if rates > LEAST_RATES:
+                own[i] = way[at, : self._d_trained] / rates - pull[at]
 
     def _jobs(self, nodes: Ints) -> list[Ints]:
         """Cut nodes, the largest first, into jobs that neither cores nor groups decide.
 
         One by one they are jobs of their own, so that their sum is the plain engine's.
         """
+        if not len(nodes):
+            return []
         if self._kernel is self._single:
             return [nodes[at : at + 1] for at in range(len(nodes))]
         order = nodes[np.lexsort((nodes, -self._shards.sizes[nodes]))]

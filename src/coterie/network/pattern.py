@@ -55,6 +55,8 @@ def collectors(
     """
     nodes = np.arange(len(z)) if nodes is None else nodes
     via: Ints = servers[z].copy()
+    if not len(z):
+        return via
     n = topology.n_devices
     places = topology.place_vertices
     pairs, of = np.unique(np.stack([z, edge_of[nodes]], axis=1), axis=0, return_inverse=True)
@@ -64,7 +66,7 @@ def collectors(
         if len(members) < 2 or (server < n and edge_of[server] == edge):
             continue
         candidates = np.concatenate([members, places])
-        carried = _hops(topology, candidates, members).sum(axis=1)
+        carried = topology.far(candidates, members)
         carried += _hops(topology, candidates, np.array([server]))[:, 0]
         best = int(carried.argmin())
         if carried[best] < _hops(topology, np.array([server]), members).sum():
