@@ -125,15 +125,15 @@ class Dense:
             x, y = x.index_select(0, taken), y.index_select(0, taken)
         width = min(steps.batch_size or n, n)
         minus = torch.full((width, 1), -1.0, device=x.device)
+        none = torch.zeros((), device=x.device)
         turned = [part.T if part.ndim == 2 else part for part in ws]
+        unit = 1 / 255 if x.dtype == torch.uint8 else 1.0  # of the inputs: free in a product
         for xs, ys in zip(torch.split(x.flatten(1), width), torch.split(y, width), strict=True):
-            hidden, at = [inputs(xs)], 0
-            for layer in self._layers:
-                out = (
-                    torch.addmm(ws[at + 1], hidden[-1], turned[at])
-                    if layer.bias
-                    else torch.mm(hidden[-1], turned[at])
-                )
+            hidden, at = [self._values(xs, width)], 0
+            for number, layer in enumerate(self._layers):
+                bias = ws[at + 1] if layer.bias else none
+                scale = 1.0 if number else unit
+                out = torch.addmm(bias, hidden[-1], turned[at], beta=layer.bias, alpha=scale)
                 hidden.append(out.relu_() if layer.relu else out)
                 at += 1 + layer.bias
             dy = _shares(hidden[-1])
@@ -145,7 +145,7 @@ class Dense:
                 before = torch.mm(dy, ws[at]) if number else None
                 if layer.bias:
                     ws[at + 1].add_(dy.sum(dim=0), alpha=rate)
-                ws[at].addmm_(dy.T, into, alpha=rate)
+                ws[at].addmm_(dy.T, into, alpha=rate if number else rate * unit)
                 if before is not None:
                     dy = self._through(before, number, into)
 
@@ -242,7 +242,8 @@ class Dense:
     def _through(self, dy: Tensor, number: int, out: Tensor) -> Tensor:
         """Gradient before the ReLU of the layer whose output is `out`, if it has one."""
         relu = self._layers[number - 1].relu
-        return torch.ops.aten.threshold_backward(dy, out, 0.0) if relu else dy
+        back = torch.ops.aten.threshold_backward.grad_input
+        return back(dy, out, 0.0, grad_input=dy) if relu else dy
 
     def _split(self, w: Tensor, rows: Tensor, places: list[Tensor]) -> list[Tensor]:
         """Copy the weights [c, out, in] and biases [c, out] of vectors w[rows] to their places."""
@@ -252,6 +253,15 @@ class Dense:
             torch.index_select(w[:, at : at + size], 0, rows, out=place.view(len(place), size))
             at += size
         return places
+
+    def _values(self, x: Tensor, most: int) -> Tensor:
+        """Return pixels or numbers as floats, good until the thread asks again."""
+        if x.dtype != torch.uint8:
+            return x
+        place = getattr(self._own, "values", None)
+        if place is None or len(place) < most:
+            place = self._own.values = torch.empty(most, x.shape[1], device=x.device)
+        return place[: len(x)].copy_(x)
 
     def _places(self, c: int, device: torch.device) -> list[Tensor]:
         """Return memory for c nodes, the same in every call: fresh pages would cost more."""

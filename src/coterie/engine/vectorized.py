@@ -295,5 +295,10 @@ def add_up(total: Tensor, weights: Tensor, parts: list[Tensor]) -> None:
     at = 0
     for part in parts:
         flat = part.flatten(1)
-        total[:, at : at + flat.shape[1]].addmm_(weights, flat)
+        place = total[:, at : at + flat.shape[1]]
+        if len(flat) == 1:  # of one group
+            k = int(weights[:, 0].argmax())
+            place[k].add_(flat[0], alpha=float(weights[k, 0]))
+        else:
+            place.addmm_(weights, flat)
         at += flat.shape[1]
