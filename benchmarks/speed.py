@@ -34,7 +34,7 @@ def seconds(work: Callable[[], object], at_least: float = 0.5) -> float:
 def main() -> None:
     """Print the table."""
     print(f"{platform.processor() or platform.machine()}, torch {torch.__version__}, 1 thread")
-    print("100 nodes, 42 examples each, sequential engine")
+    print("100 nodes, 42 examples each, default engine")
     print(f"{'model':6} {'step ms':>9} {'vs sr':>7} {'gradients ms':>13} {'evaluate ms':>12}")
     base = None
     for name in MODELS:

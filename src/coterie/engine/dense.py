@@ -125,9 +125,9 @@ class Dense:
             x, y = x.index_select(0, taken), y.index_select(0, taken)
         width = min(steps.batch_size or n, n)
         minus = torch.full((width, 1), -1.0, device=x.device)
-        none = torch.zeros((), device=x.device)
+        none, ones = torch.zeros((), device=x.device), torch.ones(width, device=x.device)
         turned = [part.T if part.ndim == 2 else part for part in ws]
-        unit = 1 / 255 if x.dtype == torch.uint8 else 1.0  # of the inputs: free in a product
+        unit = _unit(x)
         for xs, ys in zip(torch.split(x.flatten(1), width), torch.split(y, width), strict=True):
             hidden, at = [self._values(xs, width)], 0
             for number, layer in enumerate(self._layers):
@@ -144,7 +144,7 @@ class Dense:
                 at -= 1 + layer.bias
                 before = torch.mm(dy, ws[at]) if number else None
                 if layer.bias:
-                    ws[at + 1].add_(dy.sum(dim=0), alpha=rate)
+                    ws[at + 1].addmv_(dy.T, ones[: len(ys)], alpha=rate)
                 ws[at].addmm_(dy.T, into, alpha=rate if number else rate * unit)
                 if before is not None:
                     dy = self._through(before, number, into)
@@ -185,31 +185,35 @@ class Dense:
         c = len(batch.rows)
         ws = [part[:c] for part in ws]
         index = torch.from_numpy(batch.rows.reshape(-1)).to(self._shards.x.device)
-        x = inputs(self._shards.x.index_select(0, index)).view(*batch.rows.shape, -1)
+        pixels = self._shards.x.index_select(0, index).flatten(1)
+        unit = _unit(pixels)
+        x = self._values(pixels, len(pixels)).view(*batch.rows.shape, -1)
         y = self._shards.y.index_select(0, index).view(batch.rows.shape)
-        hidden = self._forward(ws, x)
+        hidden = self._forward(ws, x, unit)
         dy = _less_one(_shares(hidden[-1]), y)
         dy.mul_(batch.weights.to(dy) if isinstance(batch.weights, Tensor) else batch.weights)
         if descent is None:
-            self._descend(ws, hidden, dy, lr)
+            self._descend(ws, hidden, dy, lr, unit)
         else:
-            grads = list(self._backward(ws, hidden, dy))[::-1]
+            grads = self._backward(ws, hidden, dy, unit)[::-1]
             parts = [g for _, dW, db in grads for g in (dW, db) if g is not None]
             descent.step(parts, lr)
 
-    def _forward(self, ws: list[Tensor], x: Tensor) -> list[Tensor]:
-        """Return x [c, B, in] and what each layer makes of it."""
+    def _forward(self, ws: list[Tensor], x: Tensor, unit: float = 1.0) -> list[Tensor]:
+        """Return x [c, B, in], counted in units, and what each layer makes of it."""
         hidden = [x]
         at = 0
-        for layer in self._layers:
+        for number, layer in enumerate(self._layers):
             weight = ws[at].transpose(1, 2)
             bias = ws[at + 1] if layer.bias else None
-            out = _product(hidden[-1], weight, bias)
+            out = _product(hidden[-1], weight, bias, 1.0 if number else unit)
             hidden.append(out.relu_() if layer.relu else out)
             at += 1 + layer.bias
         return hidden
 
-    def _descend(self, ws: list[Tensor], hidden: list[Tensor], dy: Tensor, lr: float) -> None:
+    def _descend(
+        self, ws: list[Tensor], hidden: list[Tensor], dy: Tensor, lr: float, unit: float
+    ) -> None:
         """Go down the gradient; dy [c, B, out] is that of the last layer's output."""
         at = len(ws)
         for number in reversed(range(len(self._layers))):
@@ -218,15 +222,16 @@ class Dense:
             before = _product(dy, ws[at]) if number else None
             if layer.bias:
                 ws[at + 1].sub_(dy.sum(dim=1), alpha=lr)
+            rate = -lr if number else -lr * unit
             if len(dy) == 1:
-                ws[at][0].addmm_(dy[0].T, x[0], alpha=-lr)
+                ws[at][0].addmm_(dy[0].T, x[0], alpha=rate)
             else:
-                ws[at].baddbmm_(dy.transpose(1, 2), x, alpha=-lr)
+                ws[at].baddbmm_(dy.transpose(1, 2), x, alpha=rate)
             if before is not None:
                 dy = self._through(before, number, x)
 
     def _backward(
-        self, ws: list[Tensor], hidden: list[Tensor], dy: Tensor
+        self, ws: list[Tensor], hidden: list[Tensor], dy: Tensor, unit: float = 1.0
     ) -> "list[tuple[Layer, Tensor, Tensor | None]]":
         """Gradients of every layer, the last first."""
         found, at = [], len(ws)
@@ -234,7 +239,8 @@ class Dense:
             layer, x = self._layers[number], hidden[number]
             at -= 1 + layer.bias
             bias = dy.sum(dim=1) if layer.bias else None
-            found.append((layer, _product(dy.transpose(1, 2), x), bias))
+            weight = _product(dy.transpose(1, 2), x, None, 1.0 if number else unit)
+            found.append((layer, weight, bias))
             if number:
                 dy = self._through(_product(dy, ws[at]), number, x)
         return found
@@ -277,12 +283,20 @@ class Dense:
         return places
 
 
-def _product(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
-    """a @ b (+ bias) for stacks; a stack of one is quicker as a plain product."""
+def _unit(x: Tensor) -> float:
+    """What a model sees of one in the data; as a factor of a product it costs nothing."""
+    return 1 / 255 if x.dtype == torch.uint8 else 1.0
+
+
+def _product(a: Tensor, b: Tensor, bias: Tensor | None = None, unit: float = 1.0) -> Tensor:
+    """unit a @ b (+ bias) for stacks; a stack of one is quicker as a plain product."""
     if len(a) == 1:
-        plain = a[0] @ b[0] if bias is None else torch.addmm(bias[0], a[0], b[0])
-        return plain[None]
-    return torch.bmm(a, b) if bias is None else torch.baddbmm(bias[:, None], a, b)
+        one = None if bias is None else bias[0]
+        out = a[0] @ b[0] if one is None else torch.addmm(one, a[0], b[0], alpha=unit)
+        out = out[None]
+    else:
+        out = torch.bmm(a, b) if bias is None else torch.baddbmm(bias[:, None], a, b, alpha=unit)
+    return out.mul_(unit) if bias is None and unit != 1 else out
 
 
 def _shares(scores: Tensor) -> Tensor:
