@@ -197,7 +197,6 @@ def growth(*, quick: bool) -> None:
         cells = []
         for model in ("sr", "2nn"):
             work = Work(f"{model}-{nodes}", model, nodes, 60, 10)
-            WORKS[work.name] = work
             found = subprocess.run(
                 [sys.executable, __file__, "--one", f"{model}:{nodes}", "--rounds", "3"],
                 env=os.environ | ONE_THREAD,
