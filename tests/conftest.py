@@ -1,10 +1,17 @@
 """What every test gets."""
 
+import signal
 from pathlib import Path
 
 import pytest
 
 from coterie.data import sources
+
+
+def pytest_configure() -> None:
+    """Take Ctrl-C also where the shell that started the tests does not, as in the background."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
