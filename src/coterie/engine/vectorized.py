@@ -6,6 +6,9 @@ added up in the order of the jobs, so that the number of threads changes no digi
 
 import math
 from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
+from dataclasses import dataclass, field
+from threading import Event
 from typing import Literal
 
 import numpy as np
@@ -30,6 +33,19 @@ from coterie.sketch import Sketch
 
 JOB_BYTES = 16 << 20  # of models that a job returns before they are averaged
 GRADIENT_VALUES = 512 * 784  # input values in one forward pass of a group's gradient
+
+
+@dataclass(frozen=True)
+class Watched(LocalSteps):
+    """Local steps that end early, with an error, once nobody waits for them."""
+
+    leaving: Event = field(default_factory=Event)
+
+    def lr_at(self, t: int) -> float:
+        """Learning rate of step t; every kernel asks for it in every step."""
+        if self.leaving.is_set():
+            raise CancelledError
+        return super().lr_at(t)
 
 
 class Vectorized:
@@ -141,7 +157,7 @@ class Vectorized:
     ) -> tuple[Tensor, Tensor | None]:
         """Train every node and add up the groups' means [K, d]; also SCAFFOLD's corrections."""
         own = models.memory["scaffold.own"].clone() if self._rule.scaffold else None
-        kernel = self._kernel
+        kernel, steps = self._kernel, Watched(**vars(self._steps), leaving=self._team.leaving)
 
         def train(nodes: Ints) -> list[tuple[int, float, Tensor]]:
             groups, at_group = np.unique(z[nodes], return_inverse=True)
@@ -154,7 +170,7 @@ class Vectorized:
             for few in stacks(self._shards.sizes[nodes], c, padded=not self._steps.batch_size):
                 pull = None if own is None else models.memory["scaffold.common"] - own[nodes[few]]
                 done = kernel.train(
-                    models.w, rows[few], nodes[few], start, stop, self._steps, self._rule, pull
+                    models.w, rows[few], nodes[few], start, stop, steps, self._rule, pull
                 )
                 if own is not None and pull is not None:
                     way = models.w[rows[few]] - torch.cat([p.flatten(1) for p in done], dim=1)
