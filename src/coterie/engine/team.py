@@ -4,7 +4,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from queue import SimpleQueue
-from threading import Event, Thread
+from threading import Event, Thread, current_thread
 from typing import Any, TypeVar
 
 import torch
@@ -28,9 +28,13 @@ class Team:
         self.leaving = Event()
         self._todo: Todo = SimpleQueue()
         if self.workers > 1:
-            for _ in range(self.workers):
-                Thread(target=_serve, args=(self._todo,), name="coterie", daemon=True).start()
-            weakref.finalize(self, _dismiss, self._todo, self.workers)
+            threads = [
+                Thread(target=_serve, args=(self._todo,), name="coterie", daemon=True)
+                for _ in range(self.workers)
+            ]
+            for thread in threads:
+                thread.start()
+            weakref.finalize(self, _dismiss, self._todo, threads)
 
     def do(self, work: Callable[[Job], Result], jobs: list[Job]) -> Iterator[Result]:
         """Do jobs on all cores; results come in the order of the jobs."""
@@ -66,6 +70,10 @@ def _serve(todo: Todo) -> None:
         del item, future, work, job  # keep nothing alive while waiting
 
 
-def _dismiss(todo: Todo, workers: int) -> None:
-    for _ in range(workers):
+def _dismiss(todo: Todo, threads: list[Thread]) -> None:
+    """Let threads end, and wait for it: one that ends after Python has ended aborts the process."""
+    for _ in threads:
         todo.put(None)
+    for thread in threads:
+        if thread is not current_thread():
+            thread.join()
