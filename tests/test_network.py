@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from coterie.errors import TopologyError
-from coterie.network import REFERENCE_BYTES, Network, Phase
+from coterie.network import REFERENCE_BYTES, Network, Phase, make_clock
 from coterie.network.flow import flow_seconds
 from coterie.network.routes import Routing, route
 from coterie.network.sharing import contention
@@ -285,6 +285,27 @@ def test_the_reference_procedure_scales_a_small_transfer() -> None:
     assert there.seconds == pytest.approx(2 * small * CNN / REFERENCE_BYTES)
     assert there.seconds > 2.5 * net.aggregation(z, servers, CNN).seconds  # latency is scaled too
     assert there.bytes_by_tier == pytest.approx(net.aggregation(z, servers, CNN).bytes_by_tier)
+
+
+def test_ns3_as_it_was_for_the_paper_takes_as_long_as_measured_there() -> None:
+    net = Network(fat_tree(PAPER_EDGES), routing="single")
+    old = replace(net, clock=make_clock("flow", "ns-3.30", 1.0))
+    z, servers = np.zeros(100, dtype=np.int64), np.array([0])
+    assert old.upload(z, servers, REFERENCE_BYTES).seconds == pytest.approx(0.0814, abs=5e-5)
+    assert net.upload(z, servers, REFERENCE_BYTES).seconds == pytest.approx(0.0277, abs=5e-5)
+
+
+def test_the_reference_combines_for_free_under_an_edge() -> None:
+    z, servers = np.zeros(100, dtype=np.int64), np.array([3])
+    net = Network(fat_tree(PAPER_EDGES), PAPER_EDGES, combine=True, reference=True)
+    up, _ = net.patterns(z, servers, 10)
+    assert len(up) == 1
+    assert up[0].src.tolist() == list(range(10, 100, 10))
+    assert (up[0].dst == 3).all()
+    charged = replace(net, reference=False)
+    assert charged.patterns(z, servers, 10)[0][0].src.size == 81 + 9  # into the collectors first
+    some = np.array([0, 15, 17, 42])
+    assert net.patterns(z, servers, 10, some)[0][0].src.tolist() == [15, 42]
 
 
 @settings(deadline=None, max_examples=50)

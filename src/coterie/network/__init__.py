@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from coterie.network.flow import flow_seconds
-from coterie.network.pattern import collectors, gather, scatter
+from coterie.network.pattern import collectors, gather, one_per_edge, scatter
 from coterie.network.routes import ROUTINGS, Routing, route
 from coterie.network.tcp import PROFILES
 from coterie.network.values import Clocks, Floats, Flows, Ints, Phase
@@ -66,7 +66,8 @@ class Network:
     """A topology, how flows are routed over it, and the clock that times them.
 
     `combine` averages models under their network edge `edge_of` on their way. `reference` is the
-    authors' procedure: 10,240 bytes up, scaled to the model's size, and doubled for the way back.
+    authors' procedure: 10,240 bytes up, scaled to the model's size, and doubled for the way back;
+    they took what happens under an edge for free when they combined.
     """
 
     topology: Topology
@@ -101,8 +102,10 @@ class Network:
         self, z: Ints, servers: Ints, nbytes: int, nodes: Ints | None = None
     ) -> tuple[tuple[Phase, ...], tuple[Phase, ...]]:
         """List the phases up to the servers, and those back down; of some nodes, or all."""
+        if self.combine and self.reference:
+            nodes = one_per_edge(z if nodes is None else z[nodes], servers, self.edge_of, nodes)
         z, via = z if nodes is None else z[nodes], None
-        if self.combine:
+        if self.combine and not self.reference:
             via = collectors(self.topology, self.edge_of, z, servers, nodes)
         return gather(z, servers, nbytes, via, nodes), scatter(z, servers, nbytes, via, nodes)
 

@@ -140,7 +140,7 @@ def _simulate(race: _Race, tcp: Tcp) -> tuple[Floats, Floats, Floats]:
             more = released[fresh] < size[fresh]
             release[fresh] = np.where(more, release[fresh] + race.round_trip[fresh], np.inf)
             second = window[fresh] < tcp.second_window * full
-            grown = np.where(second, tcp.second_window * full, 2 * window[fresh])
+            grown = np.where(second, tcp.second_window * full, tcp.growth * window[fresh])
             window[fresh] = np.minimum(grown, largest)
 
         sending = through < released

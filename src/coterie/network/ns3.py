@@ -62,6 +62,10 @@ def measure(
     """
     if profile not in PROFILES:
         raise NetworkError(unknown("TCP profile", profile, PROFILES))
+    if PROFILES[profile].growth != Tcp("").growth:
+        raise NetworkError(
+            f"the installed ns-3 cannot behave like {profile}; use network.clock = 'flow'"
+        )
     if routes not in ROUTES:
         raise NetworkError(unknown("ns-3 routes", routes, ROUTES))
     driver = driver_path()

@@ -43,6 +43,24 @@ def scatter(
     return tuple(Phase(p.dst, p.src, p.nbytes) for p in reversed(there))
 
 
+def one_per_edge(z: Ints, servers: Ints, edge_of: Ints, nodes: Ints | None = None) -> Ints:
+    """Choose who sends when what happens under an edge is free: one node of each group and edge.
+
+    The authors' combination; the server's own edge needs nobody. With `nodes`, z is theirs.
+
+    >>> z, servers, edge_of = np.zeros(5, int), np.array([0]), np.array([0, 0, 1, 1, 2])
+    >>> one_per_edge(z, servers, edge_of).tolist()
+    [2, 4]
+    """
+    nodes = np.arange(len(z)) if nodes is None else nodes
+    pairs = np.stack([z, edge_of[nodes]], axis=1)
+    server, n = servers[z], len(edge_of)
+    home = np.where(server < n, edge_of[np.minimum(server, n - 1)], -1)
+    _, first = np.unique(pairs, axis=0, return_index=True)
+    found: Ints = nodes[np.sort(first[home[first] != edge_of[nodes][first]])]
+    return found
+
+
 def collectors(
     topology: Topology, edge_of: Ints, z: Ints, servers: Ints, nodes: Ints | None = None
 ) -> Ints:

@@ -16,7 +16,8 @@ class Tcp:
     header: int = 54  # link, IP, TCP with time stamps
     shake: int = 60  # a segment of the handshake
     first_window: int = 10  # segments
-    second_window: int = 18  # and twice as many every round trip from there; so ns-3's TCP grows
+    second_window: int = 18  # so ns-3's TCP grows
+    growth: float = 2.0  # of the window, every round trip from there
     largest_window: int = 4 << 20
     drops: bool = False
 
@@ -29,5 +30,13 @@ PROFILES: dict[str, Tcp] = {
         segment=536,
         largest_window=128 << 10,
         drops=True,
+    ),
+    "ns-3.30": Tcp(
+        "as ns-3 was for the paper: small segments, a window of one that grows by half; flow only",
+        segment=536,
+        first_window=1,
+        second_window=1,
+        growth=1.5,
+        largest_window=128 << 10,
     ),
 }
