@@ -13,14 +13,15 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 from coterie.errors import RecordError
+from coterie.readback import Json, read_json, read_rows, strange
 from coterie.run import Row
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ ROWS = "rows.jsonl"
 RUNS = "runs.json"  # of a sweep: all its runs, also those not begun
 COMPLETE = "complete already"
 DIVERGED = "diverged, and would again; lower train.lr"
-Json = dict[str, Any]
 
 
 class RunWriter:
@@ -157,10 +157,6 @@ class RecordedRun:
         return {f"{name}.{k}": v for name, part in sections.items() for k, v in part.items()}
 
 
-SUMMARY_KEYS = {"status", "steps", "test_accuracy", "seconds", "d_local", "d_group", "d_global"}
-ROW_KEYS = {"t", "seconds", "test_accuracy"}
-
-
 def read_run(folder: Path) -> RecordedRun:
     """Read a run folder; one without a summary (still running, or killed) is an error.
 
@@ -169,61 +165,72 @@ def read_run(folder: Path) -> RecordedRun:
     try:
         config = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
         meta, summary, grouping = (
-            json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
-            for name in ("meta", "summary", "grouping")
+            read_json(name, (folder / name).read_text(encoding="utf-8"))
+            for name in ("meta.json", "summary.json", "grouping.json")
         )
-        lines = (folder / ROWS).read_text(encoding="utf-8").splitlines(keepends=True)
-        if lines and not lines[-1].endswith("\n") and summary["status"] != "complete":
-            lines.pop()
-        rows = [json.loads(line) for line in lines]
-        known = (
-            SUMMARY_KEYS <= summary.keys()
-            and all(ROW_KEYS <= row.keys() for row in rows)
-            and {"z", "class_counts"} <= grouping.keys()
-            and "versions" in meta
-            and isinstance(config["algorithm"]["name"], str)
-            and isinstance(config["seed"], int)
-        )
+        complete = summary.get("status") == "complete"
+        rows = read_rows(ROWS, (folder / ROWS).read_text(encoding="utf-8"), complete=complete)
+        odd = strange(config, meta, rows, summary, grouping)
     except FileNotFoundError as error:
         missing = Path(str(error.filename)).name
         raise RecordError(f"{folder}: not a finished run, {missing} is missing") from error
     except (OSError, ValueError, AttributeError, KeyError, TypeError) as error:
         raise RecordError(f"{folder}: damaged run folder ({error})") from error
-    if not known:
-        raise RecordError(f"{folder}: not written by this version of coterie")
+    if odd:
+        raise RecordError(f"{folder}: not written by this version of coterie ({odd})")
     return RecordedRun(folder, config, meta, rows, summary, grouping)
 
 
-def find_runs(paths: list[Path]) -> tuple[list[RecordedRun], list[str]]:
+def find_runs(
+    paths: list[Path], progress: Callable[[str, int, int], None] = lambda what, done, of: None
+) -> tuple[list[RecordedRun], list[str]]:
     """Read the complete runs among the given folders and those below them.
 
-    Also returns a line about each run left out: unfinished, diverged, interrupted or failed, and
-    how to go on with it.
+    Also returns a line about each run left out: unfinished, diverged, interrupted, failed or
+    damaged, and how to go on with it.
     """
-    folders: list[Path] = []
+    folders: set[Path] = set()
     for path in paths:
         if not path.is_dir():
             raise RecordError(f"{path}: no such folder")
         found = [p.parent for p in path.rglob(ROWS)]
         if not found:
             raise RecordError(f"{path}: no run in it (a run folder has {ROWS})")
-        folders += found
+        folders.update(found)
     runs, left_out = [], []
-    for folder in sorted(set(folders)):
-        whole = folder.parent if (folder.parent / RUNS).exists() else folder
+    for done, folder in enumerate(sorted(folders)):
+        progress("reading runs", done, len(folders))
         if not (folder / "summary.json").exists():
-            left_out.append(f"{folder}: unfinished; go on with: {resume_command(whole)}")
+            left_out.append(f"{folder}: unfinished; go on with: {resume_command(_whole(folder))}")
             continue
-        run = read_run(folder)
+        try:
+            run = read_run(folder)
+        except RecordError as error:
+            left_out.append(f"{error}; {_again(folder)}")
+            continue
         status = run.summary["status"]
         if status == "complete":
             runs.append(run)
         else:
-            way_out = "" if status == "diverged" else f"; go on with: {resume_command(whole)}"
+            go_on = f"; go on with: {resume_command(_whole(folder))}"
+            way_out = "" if status == "diverged" else go_on
             left_out.append(f"{folder}: {status} after step {run.summary['steps']}{way_out}")
     if not runs:
         raise RecordError(f"no complete run; {left_out[0]}")
     return runs, left_out
+
+
+def _whole(folder: Path) -> Path:
+    """Return the sweep that a run is part of, or the run."""
+    return folder.parent if (folder.parent / RUNS).exists() else folder
+
+
+def _again(folder: Path) -> str:
+    """Say how to have a run anew that cannot be read: its sweep knows its settings, or it does."""
+    if _whole(folder) != folder:
+        return f"to run it again, move it away, then: {resume_command(folder.parent)}"
+    config = shlex.quote(str(folder / "config.toml"))
+    return f"to run it again: coterie run {config} --out {shlex.quote(f'{folder}-again')}"
 
 
 def ended(folder: Path) -> str | None:
