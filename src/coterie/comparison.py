@@ -50,7 +50,8 @@ def compare(runs: Sequence[RecordedRun], target: float | None = None) -> list[Bl
     The target of each seed is FedAvg's final accuracy on it unless one is given.
     """
     settings = [_setting(run) for run in runs]
-    keys = [k for k in settings[0] if len({str(s.get(k)) for s in settings}) > 1]
+    every = dict.fromkeys(key for setting in settings for key in setting)
+    keys = [k for k in every if len({str(s.get(k)) for s in settings}) > 1]
     blocks: dict[str, tuple[dict[str, Any], list[RecordedRun]]] = {}
     for run, setting in zip(runs, settings, strict=True):
         told = {key: setting.get(key) for key in keys}
