@@ -68,7 +68,7 @@ def read_columns(path: Path, total: int) -> Columns:
     except OSError as error:
         raise PartitionError(f"{path}: cannot be read ({error.strerror})") from error
     if is_parquet:
-        from coterie.partition.parquet import read_parquet
+        from coterie.parquet import read_parquet
 
         columns = read_parquet(path, total)
     else:
