@@ -38,6 +38,7 @@ ORDER = [
     "prepare",
     "checkpoint",
     "experiment",
+    "retime",
     "survey",
     "netview",
     "planview",

@@ -94,6 +94,53 @@ def test_a_sweep_is_every_combination_and_an_override_fixes_its_key() -> None:
         expand({"sweep": 3})
 
 
+def test_settings_of_a_sweep_may_go_together() -> None:
+    algorithms = [{"name": "fedavg"}, {"name": "fedavg-ic", "grouping": "reference"}]
+    works = [
+        {"model.name": "sr", "train.steps": 5},
+        {"model": {"name": "2nn"}, "train": {"steps": 3}, "seed": 4},
+    ]
+    found = expand({"sweep": {"work": works, "algorithm": algorithms}})
+    assert [(c.seed, c.model.name, c.train.steps, c.algorithm.name) for c in found] == [
+        (0, "sr", 5, "fedavg"),
+        (0, "sr", 5, "fedavg-ic"),
+        (4, "2nn", 3, "fedavg"),
+        (4, "2nn", 3, "fedavg-ic"),
+    ]
+    assert [c.algorithm.grouping for c in found] == ["coterie", "reference"] * 2
+    with pytest.raises(ConfigError, match=r"unknown setting 'model\.nme'; did"):
+        expand({"sweep": {"work": [{"model.nme": "sr"}]}})
+    with pytest.raises(ConfigError, match="unknown setting 'work'"):
+        expand({"sweep": {"work": ["sr"]}})
+
+
+def test_an_override_wins_over_settings_that_go_together_and_no_run_comes_twice() -> None:
+    works = [{"model.name": "sr", "train.steps": 5}, {"model.name": "2nn", "train.steps": 3}]
+    found = expand({"sweep": {"work": works, "seed": [0, 1]}}, ["model.name=sr", "seed=7"])
+    assert [(c.seed, c.model.name, c.train.steps) for c in found] == [(7, "sr", 5), (7, "sr", 3)]
+    assert len(expand({"sweep": {"work": works}}, ["model.name=sr", "train.steps=2"])) == 1
+
+
+def test_the_small_scale_replaces_settings_and_sweeps(tmp_path: Path) -> None:
+    file = tmp_path / "f.toml"
+    file.write_text(
+        "[train]\nsteps = 100\nlr = 0.2\n[sweep]\nseed = [0, 1, 2]\n'model.name' = ['sr', 'cnn']\n"
+        "[small.train]\nsteps = 10\n[small.sweep]\nmodel.name = ['sr', '2nn']\n"
+    )
+    assert [(c.train.steps, c.model.name) for c in load_experiment(file)][:2] == [
+        (100, "sr"),
+        (100, "cnn"),
+    ]
+    small = load_experiment(file, scale="small")
+    assert [(c.seed, c.model.name) for c in small[:3]] == [(0, "sr"), (0, "2nn"), (1, "sr")]
+    assert {(c.train.steps, c.train.lr) for c in small} == {(10, 0.2)}
+    fixed = load_experiment(file, ["train.steps=3", "seed=1"], "small")
+    assert [(c.seed, c.train.steps, c.model.name) for c in fixed] == [(1, 3, "sr"), (1, 3, "2nn")]
+    file.write_text("[train]\nsteps = 100\n")
+    with pytest.raises(ConfigError, match=r"f\.toml: has no small scale, a section \[small\]"):
+        load_experiment(file, scale="small")
+
+
 def test_batch_size_auto_is_full_for_sr_and_the_papers_128_otherwise() -> None:
     assert make_config({}).train.batch_size == "full"
     assert make_config({"model": {"name": "cnn"}}).train.batch_size == 128

@@ -137,7 +137,7 @@ def test_speeds_are_found_by_the_names_of_the_network(tmp_path: Path) -> None:
     network = {"topology": "file", "file": str(net)}
     made = prepare(small(network=network, compute={"speeds": "file", "file": str(nodes)}))
     sizes = made.class_counts.sum(axis=1)
-    took = sizes * made.flops_per_example / (1e9 * (10 - np.arange(10)))
+    took = sizes * made.size.flops_per_example / (1e9 * (10 - np.arange(10)))
     assert made.problem.step_s == pytest.approx(took.max())
 
 

@@ -6,7 +6,7 @@ one-line error before anything runs.
 
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal
@@ -21,14 +21,19 @@ from coterie.schema import build, leaves, words
 from coterie.sections import Config, PartitionConfig
 
 Nested = dict[str, Any]
+Scale = Literal["full", "small"]
 DEFAULT_NODES, DEFAULT_EDGES = 100, 10
 
 
-def load_experiment(path: Path, overrides: Iterable[str] = ()) -> list[Config]:
+def load_experiment(
+    path: Path, overrides: Iterable[str] = (), scale: Scale = "full"
+) -> list[Config]:
     """Read an experiment file and `key=value` overrides; one config per run that it describes.
 
     A table `[sweep]` lists several values for a key, such as `"algorithm.name" = ["fedavg",
-    "fedavg-ic"]`; every combination is a run, the last key varying fastest.
+    "fedavg-ic"]`; every combination is a run, the last key varying fastest. Values that are tables
+    are settings that go together: `algorithm = [{name = "fedavg"}, {name = "fedavg-ic", tau2 =
+    10}]`. What stands in `[small]` replaces the rest of the file at that scale.
     """
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -38,30 +43,60 @@ def load_experiment(path: Path, overrides: Iterable[str] = ()) -> list[Config]:
         raise ConfigError(f"{path}: cannot be read as text ({error})") from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: not TOML: {error}") from error
-    return expand(content, overrides)
+    if scale == "small" and "small" not in content:
+        raise ConfigError(f"{path}: has no small scale, a section [small]")
+    return expand(content, overrides, scale)
 
 
-def expand(content: Nested, overrides: Iterable[str] = ()) -> list[Config]:
+def expand(content: Nested, overrides: Iterable[str] = (), scale: Scale = "full") -> list[Config]:
     """Make the configs of an experiment: the file's values, its sweep, then the overrides."""
     content = dict(content)
-    sweep = content.pop("sweep", {})
-    if not isinstance(sweep, dict):
-        raise ConfigError(f"'sweep' is a section, written [sweep], got {sweep!r}")
-    sweep = _dotted(sweep)
-    for override in overrides:
-        key, value = parse_override(override)
-        sweep.pop(key, None)
-        content = _with(content, key, value)
-    for key, values in sweep.items():
-        if not isinstance(values, list) or not values:
-            raise ConfigError(f"sweep.{key!r} must be a list of values, got {values!r}")
+    small, sweep = _section(content, "small"), _dotted(_section(content, "sweep"))
+    if scale == "small":
+        sweep |= _dotted(_section(small, "sweep"))
+        for key, value in _dotted(small).items():
+            content = _with(content, key, value)
+    fixed = dict(map(parse_override, overrides))
+    axes = [_settings(key, values) for key, values in sweep.items() if key not in fixed]
     configs = []
-    for combination in product(*sweep.values()):
+    for combination in product(*axes):
         one = content
-        for key, value in zip(sweep, combination, strict=True):
+        for key, value in (*(pair for each in combination for pair in each), *fixed.items()):
             one = _with(one, key, value)
         configs.append(make_config(one))
-    return configs
+    return list(dict.fromkeys(configs))
+
+
+def _section(content: Nested, name: str) -> Nested:
+    """Take a section out of an experiment file."""
+    found = content.pop(name, {})
+    if not isinstance(found, dict):
+        raise ConfigError(f"{name!r} is a section, written [{name}], got {found!r}")
+    return dict(found)
+
+
+def _settings(key: str, values: object) -> list[list[tuple[str, object]]]:
+    """List the settings that each value of a sweep's key stands for: one, or a table of some.
+
+    >>> _settings("seed", [0, 1])
+    [[('seed', 0)], [('seed', 1)]]
+    >>> _settings("train", [{"steps": 5, "lr": 0.1}, {"data.name": "mnist-o"}])
+    [[('train.steps', 5), ('train.lr', 0.1)], [('data.name', 'mnist-o')]]
+    """
+    if not isinstance(values, list) or not values:
+        raise ConfigError(f"sweep.{key!r} must be a list of values, got {values!r}")
+    own = {f.name for f in fields(Config)}
+    found = []
+    for value in values:
+        table = _dotted(value) if isinstance(value, dict) else {key: value}
+        outside = isinstance(value, dict) and key in own
+        found.append(
+            [
+                (f"{key}.{k}" if outside and "." not in k and k not in own else k, v)
+                for k, v in table.items()
+            ]
+        )
+    return found
 
 
 def make_config(content: Mapping[str, Any]) -> Config:

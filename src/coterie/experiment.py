@@ -136,8 +136,8 @@ def _record(run: _Run, prepared: Prepared, status: str) -> None:
     """Write how a run ended: the summary last, and only then may its checkpoints go."""
     problem, state, writer = prepared.problem, run.state, run.writer
     about = {
-        "n_parameters": prepared.n_parameters,
-        "flops_per_example": prepared.flops_per_example,
+        "n_parameters": prepared.size.n_parameters,
+        "flops_per_example": prepared.size.flops_per_example,
         "Delta_first": run.Delta_first,
     }
     done = status == "complete"
@@ -162,9 +162,7 @@ def _grouping(prepared: Prepared, state: State) -> dict[str, Any]:
 
 
 def _summary(problem: Problem, state: State, status: str) -> dict[str, Any]:
-    row, clock = state.row, state.clock
-    everyone = problem.everyone
-    groups = state.groups or everyone
+    row = state.row
     val = problem.engine.evaluate(state.models.w[0], "val") if status == "complete" else None
     return {
         "status": status,
@@ -172,6 +170,19 @@ def _summary(problem: Problem, state: State, status: str) -> dict[str, Any]:
         "test_accuracy": row.test_accuracy,
         "val_accuracy": val.accuracy if val else None,
         "train_loss": row.train_loss,
+        **timings(problem, state),
+        "Delta": row.Delta,
+        "delta": row.delta,
+        "group_sizes": (state.groups or problem.everyone).grouping.sizes,
+        "model_bytes": problem.model_bytes,
+    }
+
+
+def timings(problem: Problem, state: State) -> dict[str, Any]:
+    """Say what a run's clock says."""
+    clock, everyone = state.clock, problem.everyone
+    groups = state.groups or everyone
+    return {
         "seconds": clock.seconds,
         "compute_s": clock.compute_s,
         "group_s": clock.group_s,
@@ -180,9 +191,5 @@ def _summary(problem: Problem, state: State, status: str) -> dict[str, Any]:
         "d_local": problem.step_s,
         "d_group": groups.transfer.seconds if problem.schedule.tau2 > 1 else None,
         "d_global": everyone.transfer.seconds,
-        "Delta": row.Delta,
-        "delta": row.delta,
-        "group_sizes": groups.grouping.sizes,
-        "bytes_by_tier": row.bytes_by_tier,
-        "model_bytes": problem.model_bytes,
+        "bytes_by_tier": clock.bytes_by_tier,
     }

@@ -21,13 +21,25 @@ from coterie.clock import node_seconds, step_seconds
 from coterie.config import check_num_groups
 from coterie.costs import Ints
 from coterie.data import Dataset
+from coterie.engine import Engine
 from coterie.errors import ConfigError
+from coterie.grouping import Planner
 from coterie.grouping.limits import check_keeper, check_limits
 from coterie.models import REFERENCE_FLOPS, make_model
+from coterie.partition import Partition
 from coterie.partition.measure import class_counts
 from coterie.planning import Regroup
 from coterie.run import Problem
 from coterie.sections import Config
+
+
+@dataclass(frozen=True)
+class ModelSize:
+    """What a model weighs: trained numbers, bytes on the wire, operations per example."""
+
+    n_parameters: int
+    n_bytes: int
+    flops_per_example: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +51,7 @@ class Prepared:
     class_counts: Ints  # [n, classes]
     node_names: tuple[str, ...]
     edge_names: tuple[str, ...]
-    n_parameters: int
-    flops_per_example: int
+    size: ModelSize
 
 
 def prepare(config: Config, dataset: Dataset | None = None, threads: int = 1) -> Prepared:
@@ -56,8 +67,7 @@ def prepare(config: Config, dataset: Dataset | None = None, threads: int = 1) ->
     torch.set_num_threads(1)
     dataset = dataset or load_dataset(config)
     algorithm = find_algorithm(config.algorithm.name)
-    search = make_search(config)
-    planner = algorithm.planner(search)
+    planner = algorithm.planner(make_search(config))
     divided = divide(config, dataset, pooled=algorithm.pooled)
     dataset, part = divided.dataset, divided.partition
     if algorithm.searched:
@@ -68,14 +78,30 @@ def prepare(config: Config, dataset: Dataset | None = None, threads: int = 1) ->
     flops = flops_per_example(model, dataset.input_shape)
     if config.compute.flops == "reference":
         flops = REFERENCE_FLOPS[config.model.name]
-    worked = local_steps(config).examples_per_step(part.sizes)
-    model_bytes = n_bytes(model)
+    size = ModelSize(n_parameters(model), n_bytes(model), flops)
+    counts = class_counts(part, divided.train_y, dataset.n_classes)
+    engine = make_engine(config, model, divided, threads)
+    problem, names = make_problem(config, part, counts, size, engine, planner)
+    return Prepared(config, problem, counts, names, part.edge_names, size)
+
+
+def make_problem(
+    config: Config,
+    part: Partition,
+    counts: Ints,
+    size: ModelSize,
+    engine: Engine,
+    planner: Planner,
+) -> tuple[Problem, tuple[str, ...]]:
+    """Put a problem together, and name its nodes; whatever trains and plans is given."""
+    algorithm = find_algorithm(config.algorithm.name)
     network = make_network(config, part, algorithm)
     speeds = node_speeds(config, part, algorithm, network.topology.names)
-    counts = class_counts(part, divided.train_y, dataset.n_classes)
+    worked = local_steps(config).examples_per_step(part.sizes)
     names = part.names or network.topology.names[: len(part.indices)]
+    needs = algorithm.needs(make_search(config))
     problem = Problem(
-        engine=make_engine(config, model, divided, threads),
+        engine=engine,
         network=network,
         p=part.p,
         edge_of=part.edge_of,
@@ -83,25 +109,25 @@ def prepare(config: Config, dataset: Dataset | None = None, threads: int = 1) ->
         schedule=algorithm.schedule(config.algorithm.tau1, config.algorithm.tau2),
         steps=config.train.steps,
         num_groups=config.algorithm.num_groups,
-        model_bytes=model_bytes,
-        step_s=step_seconds(worked, flops, speeds),
+        model_bytes=size.n_bytes,
+        step_s=step_seconds(worked, size.flops_per_example, speeds),
         epochs_per_step=float(worked.sum() / part.sizes.sum()),
         seed=config.seed,
         searched=algorithm.searched,
         plans_with=quick_network(config, network),
-        view=make_view(config, algorithm.needs(search), counts, n_parameters(model), names),
+        view=make_view(config, needs, counts, size.n_parameters, names),
         regroup=Regroup(config.algorithm.regroup_every, config.algorithm.regroup_drift),
         eval_every=config.train.eval_every,
         attendance=make_attendance(config),
-        server=make_server(config, n_parameters(model)),
-        node_step_s=node_seconds(worked, flops, speeds),
-        extra_bytes=4 * n_parameters(model) * config.optimizer.scaffold,
+        server=make_server(config, size.n_parameters),
+        node_step_s=node_seconds(worked, size.flops_per_example, speeds),
+        extra_bytes=4 * size.n_parameters * config.optimizer.scaffold,
     )
     if algorithm.searched:
         check_keeper(problem.view.limits, config.algorithm.grouping)
         check_limits(problem.view.limits, network.topology, config.algorithm.num_groups)
     _check_clock(problem)
-    return Prepared(config, problem, counts, names, part.edge_names, n_parameters(model), flops)
+    return problem, names
 
 
 def _check_clock(problem: Problem) -> None:

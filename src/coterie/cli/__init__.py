@@ -9,25 +9,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coterie.cli.commands import (
-    Commands,
-    Stopped,
-    loading,
-    print_table,
-    progress,
-    set_option,
-    stopping,
-)
+from coterie.cli.commands import Commands, Stopped, loading, progress, set_option, stopping
 from coterie.cli.data import data_commands
 from coterie.cli.experiments import experiment_path, experiments
 from coterie.cli.network import network
 from coterie.cli.plan import plan
+from coterie.cli.retime import retime
+from coterie.cli.showing import find_complete, print_blocks
 from coterie.errors import CoterieError, did_you_mean
 
 CHECKPOINT_EVERY_S = 1.0
 
 if TYPE_CHECKING:
-    from coterie.record import RecordedRun
     from coterie.sweep import Job
 
 
@@ -42,6 +35,7 @@ def main() -> None:
       coterie run quickstart                one run of an experiment file that ships with coterie
       coterie run my.toml --set algorithm.tau2=10 --set model.name=2nn
       coterie compare runs/                 the table of any runs
+      coterie retime runs/ --set network.link_mbytes_per_s=10    the same on slower links
       coterie data show my.toml             who holds what, before anything is trained
       coterie network my.toml               what a mean costs: delays, full links, late flows
       coterie plan my.toml                  who should train with whom, by every method
@@ -52,6 +46,7 @@ def main() -> None:
 main.add_command(data_commands)
 main.add_command(network)
 main.add_command(plan)
+main.add_command(retime)
 
 
 @main.command()
@@ -65,7 +60,7 @@ def demo(out: Path | None, jobs: int | None) -> None:
     folder, todo = _begin("demo", (), out)
     _run(folder, todo, jobs, None, CHECKPOINT_EVERY_S)
     runs, _ = find_runs([job.folder for job in todo])
-    _print_blocks(runs, None)
+    print_blocks(runs, None)
     write_report(runs, folder / "report.html")
     write_picture(runs, folder / "accuracy.png")
     click.echo(f"\nreport: {folder / 'report.html'}\npicture: {folder / 'accuracy.png'}")
@@ -129,7 +124,7 @@ def run(
         _run(folder, every, jobs, workers, every_s)
     else:
         raise click.UsageError("Missing argument 'FILE' (or --resume DIR)")
-    _print_blocks(find_runs([job.folder for job in every])[0], None)
+    print_blocks(find_runs([job.folder for job in every])[0], None)
     click.echo(f"\nrun folder: {folder}")
 
 
@@ -146,11 +141,11 @@ def compare(runs: tuple[Path, ...], target: float | None, as_json: bool) -> None
     """
     from coterie.comparison import compare as make_table
 
-    found = _find_runs(runs)
+    found = find_complete(runs)
     if as_json:
         click.echo(json.dumps([asdict(block) for block in make_table(found, target)], indent=1))
     else:
-        _print_blocks(found, target)
+        print_blocks(found, target)
 
 
 @main.command()
@@ -161,7 +156,7 @@ def report(runs: tuple[Path, ...], out: Path, target: float | None) -> None:
     """Write one HTML page, pictures included, about RUNS: run folders, or folders of some."""
     from coterie.report import write_report
 
-    write_report(_find_runs(runs), out, target)
+    write_report(find_complete(runs), out, target)
     click.echo(f"report: {out}")
 
 
@@ -273,23 +268,3 @@ def _run(
     except KeyboardInterrupt as stopped:
         begun = (folder / RUNS).exists() or any(folder.rglob(ROWS))
         raise Stopped(f"stopped; {way if begun else 'nothing was written'}") from stopped
-
-
-def _find_runs(paths: tuple[Path, ...]) -> "list[RecordedRun]":
-    """Read complete runs and say which others were left out."""
-    from coterie.record import find_runs
-
-    runs, left_out = find_runs(list(paths))
-    for line in left_out:
-        click.echo(f"left out: {line}", err=True)
-    return runs
-
-
-def _print_blocks(runs: "list[RecordedRun]", target: float | None) -> None:
-    """Print the comparison, a table for every setting."""
-    from coterie.comparison import compare as make_table
-    from coterie.table import COLUMNS, cells, footing, heading
-
-    for block in make_table(runs, target):
-        rows = [cells(line) for line in block.lines]
-        print_table(heading(block), COLUMNS, rows, footing(block), wrap="group")

@@ -1,0 +1,60 @@
+"""`coterie retime`: recorded runs by another clock."""
+
+from pathlib import Path
+
+import click
+
+from coterie.cli.commands import loading, set_option
+from coterie.cli.showing import find_complete, print_blocks
+from coterie.errors import CoterieError
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@set_option
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for them [runs/retimed].")
+@click.option("--target", type=click.FloatRange(0, 1), help="Accuracy to time [FedAvg's final].")
+def retime(
+    runs: tuple[Path, ...], overrides: tuple[str, ...], out: Path | None, target: float | None
+) -> None:
+    """Say what RUNS would have taken on another network or on other devices, without training.
+
+    \b
+      coterie retime runs/demo --set network.link_mbytes_per_s=10
+      coterie retime runs/demo --set network.combine=all --set compute.gflops=250
+
+    Links and processors move the clock and not the models, so settings of [network] and [compute]
+    can be changed afterwards. Groups stay as they were planned. The runs with their new times go to
+    a folder of their own, and can be compared and drawn like any others.
+    """
+    from coterie.record import ROWS
+    from coterie.retime import retime as timed_again
+    from coterie.retime import write_retimed
+    from coterie.sweep import free_folder
+
+    if not overrides:
+        raise click.UsageError(
+            "say what is to be different, such as --set network.link_mbytes_per_s=10"
+        )
+    if out and any(out.rglob(ROWS)):
+        raise CoterieError(f"{out} already holds a run; choose another --out")
+    found, made = find_complete(runs), []
+    with loading("retime") as show:
+        for done, run in enumerate(found):
+            show("runs", done, len(found))
+            made.append(timed_again(run, overrides))
+    folder = out or free_folder(Path("runs") / "retimed")
+    names = _names([run.folder for run in found])
+    for run, name in zip(made, names, strict=True):
+        write_retimed(run, folder / name)
+    print_blocks(made, target)
+    click.echo(f"\nrun folder: {folder}")
+
+
+def _names(folders: list[Path]) -> list[str]:
+    """Name runs after their folders, with as much of the path as tells them apart."""
+    for depth in range(1, max(len(folder.parts) for folder in folders) + 1):
+        names = ["-".join(folder.parts[-depth:]) for folder in folders]
+        if len(set(names)) == len(names):
+            return names
+    return [f"{number:03}" for number in range(len(folders))]
