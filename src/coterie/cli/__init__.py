@@ -12,6 +12,7 @@ import click
 from coterie.cli.commands import Commands, Stopped, loading, progress, set_option, stopping
 from coterie.cli.data import data_commands
 from coterie.cli.experiments import experiment_path, experiments
+from coterie.cli.exports import export, figures
 from coterie.cli.network import network
 from coterie.cli.plan import plan
 from coterie.cli.retime import retime
@@ -36,6 +37,8 @@ def main() -> None:
       coterie run my.toml --set algorithm.tau2=10 --set model.name=2nn
       coterie compare runs/                 the table of any runs
       coterie retime runs/ --set network.link_mbytes_per_s=10    the same on slower links
+      coterie figures runs/ -o figures      for a paper: PDF, SVG or PNG, and the table for LaTeX
+      coterie export runs/ -o rows.csv      all rows of any runs in one table
       coterie data show my.toml             who holds what, before anything is trained
       coterie network my.toml               what a mean costs: delays, full links, late flows
       coterie plan my.toml                  who should train with whom, by every method
@@ -45,6 +48,8 @@ def main() -> None:
 
 main.add_command(data_commands)
 main.add_command(network)
+main.add_command(figures)
+main.add_command(export)
 main.add_command(plan)
 main.add_command(retime)
 

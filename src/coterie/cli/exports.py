@@ -1,0 +1,124 @@
+"""`coterie figures` and `coterie export`: runs for a paper, and for other programs."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from coterie.cli.commands import loading
+from coterie.errors import CoterieError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from coterie.record import RecordedRun
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Folder."
+)
+@click.option(
+    "--format",
+    "suffix",
+    type=click.Choice(["pdf", "svg", "png"]),
+    default="pdf",
+    help="Of the figures [pdf]; png has 300 dots per inch.",
+)
+@click.option("--target", type=click.FloatRange(0, 1), help="Accuracy to time [FedAvg's final].")
+@click.option(
+    "--width",
+    type=click.Choice(["column", "page"]),
+    default="column",
+    help="Of a column, 3.5 inches [this], or of a page, 7.2.",
+)
+def figures(
+    runs: tuple[Path, ...], out: Path, suffix: str, target: float | None, width: str
+) -> None:
+    """Draw figures for a paper from RUNS, run folders or folders of some, into a folder.
+
+    \b
+    coterie figures runs/demo -o paper/figures
+    coterie figures runs/demo -o paper/figures --width page --format svg
+    coterie figures runs/a runs/b -o paper/figures --target 0.8
+
+    \b
+      accuracy-by-time    test accuracy by simulated seconds, logarithmic
+      accuracy-by-epoch   the same by epochs of local work
+      loss                training and test loss by simulated seconds
+      delta-by-time       Delta, how far groups' gradients are from the whole's
+      groups              each class's share in every group over its share in the whole
+      seconds-by-kind     local steps, group means, global means, grouping
+      bytes-by-tier       what crossed which tier of the network
+      time-to-target      simulated seconds to the target accuracy
+      comparison.tex      the table of 'coterie compare', for booktabs
+      comparison.csv      the same with all digits
+
+    Curves are means over the seeds with a band of one standard deviation; the heat map is of the
+    first seed. Where runs differ in more than algorithm, grouping and seed, every setting has
+    figures of its own, its name in front. Colours are told apart with any colour vision, dashes,
+    markers and hatches in grey print. Fonts are embedded. The same runs give the same bytes.
+    """
+    from coterie.figures import draw_figures
+    from coterie.report.drawing import write
+
+    if out.exists() and not out.is_dir():
+        raise CoterieError(f"--out must be a folder, got {str(out)!r}")
+    with loading("figures") as show:
+        found = _read(runs, show)
+        files = draw_figures(found, suffix=suffix, width=width, target=target, progress=show)
+    for name, content in files.items():
+        write(out / name, content)
+        click.echo(f"wrote {out / name}")
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="FILE",
+    help="File to write, .csv or .parquet.",
+)
+@click.option("--summary", is_flag=True, help="One line for every run, of how it ended.")
+def export(runs: tuple[Path, ...], out: Path, summary: bool) -> None:
+    """Write all rows of RUNS, run folders or folders of some, as one tidy table.
+
+    \b
+    coterie export runs/demo -o rows.csv
+    coterie export runs/demo -o rows.parquet             pip install 'coterie[parquet]'
+    coterie export runs/a runs/b --summary -o runs.csv   one line for every run
+
+    The columns are the run's folder, the settings in which the runs differ, the seed, and what a
+    row of rows.jsonl holds (with --summary: of summary.json). Group sizes become groups,
+    smallest_group, largest_group and group_sizes ('20, 2x10': one of 20, two of 10); bytes a column
+    for every tier of the network, such as bytes.core. What was not measured is empty.
+
+    In a CSV, a text that a spreadsheet would evaluate (it begins with = + - or @) has an apostrophe
+    in front; numbers are as they are. Parquet has every text as it is.
+    """
+    from coterie.export import check_format, encode, rows_table, summary_table
+    from coterie.report.drawing import write
+
+    check_format(out)
+    with loading("export") as show:
+        found = _read(runs, show)
+        table = summary_table(found) if summary else rows_table(found, show)
+        show("encoding", 0, 0)
+        content = encode(table, out)
+    write(out, content)
+    lines = len(next(iter(table.values()), []))
+    click.echo(f"wrote {out}: {lines:,} lines, {len(table)} columns, {len(found):,} runs")
+
+
+def _read(paths: tuple[Path, ...], show: "Callable[[str, int, int], None]") -> "list[RecordedRun]":
+    """Read complete runs and say which others were left out."""
+    from coterie.record import find_runs
+
+    runs, left_out = find_runs(list(paths), show)
+    for line in left_out:
+        click.echo(f"left out: {line}", err=True)
+    return runs
