@@ -11,7 +11,6 @@ from coterie.errors import ConfigError, RecordError, TrainingError
 from coterie.experiment import execute, simulate
 from coterie.prepare import prepare
 from coterie.record import RecordedRun, find_runs, read_run, write_atomically
-from coterie.report import write_picture, write_report
 from coterie.run import State
 from coterie.sections import AlgorithmConfig, ComputeConfig, Config, ModelConfig, NetworkConfig
 from coterie.table import cells
@@ -313,16 +312,3 @@ def test_an_unreached_target_is_a_dash(runs: list[RecordedRun]) -> None:
     (block,) = compare(runs, target=1.0)
     assert block.lines[0].target_s is None
     assert cells(block.lines[0])[3:5] == ["-", "-"]
-
-
-def test_the_report_is_one_file_that_asks_for_nothing(
-    runs: list[RecordedRun], tmp_path: Path
-) -> None:
-    evil = replace(runs[0], meta={**runs[0].meta, "commit": "<script>alert(1)</script>"})
-    write_report([evil, *runs[1:]], tmp_path / "report.html")
-    page = (tmp_path / "report.html").read_text()
-    assert "fedavg-ic" in page
-    assert "<script" not in page
-    assert "http" not in page.replace("data:image", "")
-    write_picture(runs, tmp_path / "picture.png")
-    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")

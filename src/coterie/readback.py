@@ -9,6 +9,7 @@ from coterie.algorithms import ALGORITHMS
 Json = dict[str, Any]
 SUMMARY = ("status", "group_sizes", "steps", "seconds", "d_local", "d_global")
 SUMMARY_MAYBE = ("test_accuracy", "d_group", "Delta", "delta")
+SUMMARY_ALSO = ("compute_s", "group_s", "global_s", "grouping_s", "Delta_first", "wall_s")
 ROW_MAYBE = ("epoch", "wall_s", "train_loss", "test_loss", "Delta", "delta")
 
 
@@ -73,7 +74,7 @@ def _doubts_of_end(summary: Json) -> Iterator[str]:
         yield "summary.json: complete without test_accuracy"
     if not isinstance(summary["group_sizes"], list):
         yield f"summary.json: group_sizes must be a list, got {summary['group_sizes']!r}"
-    odd = _odd(summary, SUMMARY[2:], SUMMARY_MAYBE)
+    odd = _odd(summary, SUMMARY[2:], SUMMARY_MAYBE + SUMMARY_ALSO)
     if odd:
         yield f"summary.json: {odd}"
 

@@ -15,6 +15,7 @@ from coterie.cli.experiments import experiment_path, experiments
 from coterie.cli.exports import export, figures
 from coterie.cli.network import network
 from coterie.cli.plan import plan
+from coterie.cli.reports import report
 from coterie.cli.retime import retime
 from coterie.cli.showing import find_complete, print_blocks
 from coterie.errors import CoterieError, did_you_mean
@@ -51,6 +52,7 @@ main.add_command(network)
 main.add_command(figures)
 main.add_command(export)
 main.add_command(plan)
+main.add_command(report)
 main.add_command(retime)
 
 
@@ -151,18 +153,6 @@ def compare(runs: tuple[Path, ...], target: float | None, as_json: bool) -> None
         click.echo(json.dumps([asdict(block) for block in make_table(found, target)], indent=1))
     else:
         print_blocks(found, target)
-
-
-@main.command()
-@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("-o", "--out", type=click.Path(path_type=Path), default=Path("report.html"))
-@click.option("--target", type=click.FloatRange(0, 1), help="Accuracy to time [FedAvg's final].")
-def report(runs: tuple[Path, ...], out: Path, target: float | None) -> None:
-    """Write one HTML page, pictures included, about RUNS: run folders, or folders of some."""
-    from coterie.report import write_report
-
-    write_report(find_complete(runs), out, target)
-    click.echo(f"report: {out}")
 
 
 @main.command(name="list")

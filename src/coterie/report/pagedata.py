@@ -1,0 +1,258 @@
+"""Everything that the page of runs shows, as one JSON value: the page only draws it."""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from coterie.comparison import BASELINE, Block, compare, label
+from coterie.record import RecordedRun
+from coterie.report.costs import bars, pareto
+from coterie.report.curves import AXES, QUANTITIES, curve, hit
+from coterie.report.placing import groups_of, key_of, network_of
+from coterie.table import COLUMNS, cells, footing, heading
+
+Json = dict[str, Any]
+Progress = Callable[[str, int, int], None]
+FORMAT = 1
+MOST_POINTS, LEAST_POINTS = 2000, 200  # of a curve
+MOST_NUMBERS = 400_000  # of all curves: about 3 MB
+
+
+def page_data(
+    runs: Sequence[RecordedRun],
+    target: float | None = None,
+    left_out: Sequence[str] = (),
+    progress: Progress = lambda what, done, of: None,
+) -> Json:
+    """Describe runs block by block; `left_out` are lines about runs that could not be shown.
+
+    A block holds runs that differ in algorithm and seed only; nothing is averaged across blocks.
+    """
+    blocks = compare(runs, target)
+    members = [members_of(runs, block) for block in blocks]
+    labels = list(dict.fromkeys(line.algorithm for block in blocks for line in block.lines))
+    page = _Page(
+        {name: at for at, name in enumerate(labels)}, _names(runs), _most_points(members), {}
+    )
+    told = []
+    for number, (block, own) in enumerate(zip(blocks, members, strict=True)):
+        progress("settings", number, len(blocks))
+        told.append(_block(page, block, own, target))
+    return {
+        "format": FORMAT,
+        "title": f"{len(runs)} run{'s' if len(runs) > 1 else ''}",
+        "made_by": f"coterie {version('coterie')}",
+        "left_out": list(left_out),
+        "notes": _version_notes(runs, page.names),
+        "axes": [axis._asdict() for axis in AXES],
+        "quantities": [quantity._asdict() for quantity in QUANTITIES],
+        "columns": [name.replace("\n", " ") for name in COLUMNS],
+        "blocks": told,
+        "networks": list(page.networks.values()),
+        **_settings(runs, page.names, members),
+    }
+
+
+@dataclass(frozen=True)
+class _Page:
+    """What the blocks of a page share; a network that several runs have is kept once."""
+
+    styles: dict[str, int]  # the look of every label, the same in all blocks
+    names: dict[Path, str]
+    most_points: int
+    networks: dict[str, Json]
+
+    def network(self, run: RecordedRun) -> int | None:
+        """Return the number of a run's network."""
+        found = network_of(run)
+        if found is None:
+            return None
+        key = key_of(found)
+        self.networks.setdefault(key, found)
+        return list(self.networks).index(key)
+
+
+def members_of(runs: Sequence[RecordedRun], block: Block) -> list[RecordedRun]:
+    """Return the runs of a block, found by the settings that tell it from the others."""
+    told = str(block.setting)
+    return [run for run in runs if str({k: run.settings.get(k) for k in block.setting}) == told]
+
+
+def _names(runs: Sequence[RecordedRun]) -> dict[Path, str]:
+    """Name runs by their folders, without the part of the path that all have in common."""
+    folders = [run.folder.absolute() for run in runs]
+    common = Path(os.path.commonpath([folder.parent for folder in folders]))
+    return {
+        run.folder: folder.relative_to(common).as_posix()
+        for run, folder in zip(runs, folders, strict=True)
+    }
+
+
+def _most_points(members: Sequence[Sequence[RecordedRun]]) -> int:
+    """Share the numbers that a page may hold among its curves."""
+    numbers = 0
+    for runs in members:
+        by_label = _by_label(runs)
+        numbers += sum(
+            len(AXES) + len(QUANTITIES) * (4 if len(own) > 1 else 1) for own in by_label.values()
+        )
+    return max(LEAST_POINTS, min(MOST_POINTS, MOST_NUMBERS // max(numbers, 1)))
+
+
+def _by_label(runs: Sequence[RecordedRun]) -> dict[str, list[RecordedRun]]:
+    """Runs of every line by seed; of the same label and seed, which are equal, the first counts."""
+    found: dict[str, dict[int, RecordedRun]] = {}
+    for run in runs:
+        found.setdefault(label(run), {}).setdefault(run.config["seed"], run)
+    return {name: [own[seed] for seed in sorted(own)] for name, own in found.items()}
+
+
+def _targets(
+    runs: Sequence[RecordedRun], base: Sequence[RecordedRun], target: float | None
+) -> dict[int, float]:
+    """Target accuracy of every seed, as the table has it."""
+    seeds = [run.config["seed"] for run in runs]
+    if target is not None:
+        return dict.fromkeys(seeds, target)
+    final = {run.config["seed"]: float(run.summary["test_accuracy"]) for run in base}
+    return {seed: final.get(seed, mean(final.values())) for seed in seeds} if final else {}
+
+
+def _block(page: _Page, block: Block, runs: list[RecordedRun], target: float | None) -> Json:
+    by_label = _by_label(runs)
+    targets = _targets(runs, by_label.get(BASELINE, []), target)
+    said = [100 * value for value in targets.values()]
+    lines = [
+        {
+            "label": line.algorithm,
+            "style": page.styles[line.algorithm],
+            "cells": cells(line),
+            "accuracy": line.accuracy,
+            "target_s": line.target_s,
+            **_line(page, by_label[line.algorithm], targets),
+        }
+        for line in block.lines
+    ]
+    return {
+        "heading": heading(block),
+        "footing": footing(block),
+        "target": {"mean": mean(said), "low": min(said), "high": max(said)} if said else None,
+        "notes": _notes(block, runs, by_label, lines),
+        "lines": lines,
+        "bars": bars([by_label[line.algorithm] for line in block.lines]),
+        "pareto": pareto(
+            [(page.styles[label(run)], label(run), page.names[run.folder], run) for run in runs]
+        ),
+    }
+
+
+def _line(page: _Page, runs: list[RecordedRun], targets: dict[int, float]) -> Json:
+    first = runs[0]
+    network = page.network(first)
+    drawn = network is not None and "at" in list(page.networks.values())[network]
+    return {
+        "seeds": [run.config["seed"] for run in runs],
+        "curve": curve(runs, page.most_points),
+        "hit": hit(runs, targets),
+        "groups": groups_of(first),
+        "network": network,
+        "z": first.grouping["z"] if drawn else None,
+        "servers": first.grouping.get("servers") if drawn else None,
+    }
+
+
+def _notes(
+    block: Block,
+    runs: list[RecordedRun],
+    by_label: dict[str, list[RecordedRun]],
+    lines: list[Json],
+) -> list[str]:
+    """Say what the figures of a block might hide."""
+    notes = []
+    seeds = {line.algorithm: line.seeds for line in block.lines}
+    if len({tuple(line["seeds"]) for line in lines}) > 1:
+        said = ", ".join(f"{name} {n}" for name, n in seeds.items())
+        notes.append(f"Lines have different seeds ({said}): their means are not of the same draws.")
+    repeated = len(runs) - sum(map(len, by_label.values()))
+    if repeated:
+        notes.append(f"{repeated} runs repeat others with the same settings and seed; not shown.")
+    for name, own in by_label.items():
+        versions = {_version(run) for run in own}
+        if len(versions) > 1:
+            said = " and ".join(sorted(versions))
+            notes.append(f"{name} is a mean over runs of coterie {said}.")
+    thinned = [line for line in lines if len(line["curve"]["x"]["t"]) < line["curve"]["points"]]
+    if thinned:
+        most = max(line["curve"]["points"] for line in thinned)
+        kept = max(len(line["curve"]["x"]["t"]) for line in thinned)
+        notes.append(
+            f"Curves of up to {most:,} points are drawn with at most {kept:,}: the least and the "
+            "most of every stretch are kept, so no peak is lost."
+        )
+    for line in lines:
+        if line["curve"]["unshared"]:
+            notes.append(
+                f"{line['label']}: {line['curve']['unshared']} steps that not all seeds measured "
+                "are left out of its curve."
+            )
+    return notes
+
+
+def _version(run: RecordedRun) -> str:
+    return str(run.meta["versions"].get("coterie", "unknown"))
+
+
+def _version_notes(runs: Sequence[RecordedRun], names: dict[Path, str]) -> list[str]:
+    """Remark on runs of another version of coterie than most have."""
+    by_version: dict[str, list[str]] = {}
+    for run in runs:
+        by_version.setdefault(_version(run), []).append(names[run.folder])
+    most = max(by_version, key=lambda v: len(by_version[v]))
+    return [
+        f"{len(own)} of {len(runs)} runs are from coterie {other}, the others from {most}; "
+        f"figures may not compare: {', '.join(own[:8])}{', ...' if len(own) > 8 else ''}"
+        for other, own in by_version.items()
+        if other != most
+    ]
+
+
+def _settings(
+    runs: Sequence[RecordedRun],
+    names: dict[Path, str],
+    members: Sequence[Sequence[RecordedRun]],
+) -> Json:
+    """Settings that all runs share, those that differ, and where each run comes from."""
+    tables = [{"seed": run.config["seed"], **run.settings} for run in runs]
+    keys = list(dict.fromkeys(key for table in tables for key in table))
+    differs = [k for k in keys if len({str(table.get(k)) for table in tables}) > 1]
+    shared = {k: _said(tables[0][k]) for k in keys if k not in differs}
+    block_of = {run.folder: at for at, own in enumerate(members) for run in own}
+    told = [
+        {
+            "name": names[run.folder],
+            "block": block_of[run.folder],
+            "label": label(run),
+            "accuracy": run.summary["test_accuracy"],
+            "settings": [_said(table.get(key)) for key in differs],
+            "origin": _origin(run),
+        }
+        for run, table in zip(runs, tables, strict=True)
+    ]
+    origins = list({str(run["origin"]): run["origin"] for run in told}.values())
+    for run in told:
+        run["origin"] = origins.index(run["origin"])
+    return {"differs": differs, "shared": shared, "runs": told, "origins": origins}
+
+
+def _origin(run: RecordedRun) -> dict[str, str]:
+    said = {key: str(value) for key, value in run.meta["versions"].items()}
+    more = {key: str(run.meta[key]) for key in ("platform", "commit") if run.meta.get(key)}
+    return said | more
+
+
+def _said(value: object) -> str:
+    return "-" if value is None or value == "" else str(value)

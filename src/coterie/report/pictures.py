@@ -1,0 +1,109 @@
+"""Pictures of runs for documents: accuracy curves, and who is in the groups."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import numpy as np
+
+from coterie.algorithms import ALGORITHMS
+from coterie.comparison import compare, label
+from coterie.partition.measure import pooled
+from coterie.record import RecordedRun
+from coterie.report.drawing import draw_scale, draw_shares, png, write
+from coterie.report.pagedata import members_of
+from coterie.table import heading
+
+# Okabe and Ito's colours, told apart with any colour vision; more lines than these repeat them.
+PALETTE = ("#000000", "#E69F00", "#56B4E9", "#009E73", "#D55E00", "#999999", "#CC79A7", "#0072B2")
+
+
+def write_picture(runs: Sequence[RecordedRun], path: Path) -> None:
+    """Write one PNG with a row of accuracy curves per setting."""
+    blocks = compare(runs)
+    figure, axes = _canvas(len(blocks))
+    for row, block in zip(axes, blocks, strict=True):
+        _draw_accuracy(row, members_of(runs, block), heading(block))
+    write(path, png(figure))
+
+
+def accuracy_figure(runs: Sequence[RecordedRun]) -> Any:
+    """Draw test accuracy by simulated seconds and by step, mean over seeds."""
+    figure, axes = _canvas(1)
+    _draw_accuracy(axes[0], runs, "")
+    return figure
+
+
+def groups_figure(runs: Sequence[RecordedRun]) -> Any:
+    """Draw each class's share in every group over its share in the whole, for the first seed."""
+    from matplotlib.figure import Figure
+
+    first = {name: members[0] for name, members in _by_label(runs).items()}
+    shown = [name for name, run in first.items() if max(run.grouping["z"]) > 0]
+    figure = Figure(figsize=(2.6 * max(len(shown), 1), 2.6), layout="constrained")
+    axes, drawn = [], None
+    for at, name in enumerate(shown):
+        grouping = first[name].grouping
+        z = np.array(grouping["z"])
+        counts = pooled(np.array(grouping["class_counts"]), z)
+        axes.append(figure.add_subplot(1, len(shown), at + 1))
+        drawn = draw_shares(axes[-1], counts)
+        axes[-1].set_title(name, fontsize=10)
+        axes[-1].set_ylabel("group")
+        labels = [f"{k} ({(z == k).sum()})" for k in range(len(counts))]
+        axes[-1].set_yticks(range(len(counts)), labels)
+    if axes:
+        draw_scale(figure, drawn, axes)
+    return figure
+
+
+def _by_label(runs: Sequence[RecordedRun]) -> dict[str, list[RecordedRun]]:
+    """Runs of every line, in the order of the table."""
+    known = list(ALGORITHMS)
+    found: dict[str, list[RecordedRun]] = {}
+    for run in sorted(runs, key=lambda r: (known.index(r.config["algorithm"]["name"]), label(r))):
+        found.setdefault(label(run), []).append(run)
+    return found
+
+
+def _canvas(rows: int) -> tuple[Any, Any]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 3.4 * rows), layout="constrained")
+    return figure, figure.subplots(rows, 2, squeeze=False, sharey="row")
+
+
+def _draw_accuracy(axes: Any, runs: Sequence[RecordedRun], title: str) -> None:
+    for number, (name, members) in enumerate(_by_label(runs).items()):
+        measured = [
+            [
+                (r["seconds"], r["t"], r["test_accuracy"])
+                for r in run.rows
+                if r["t"] and r["test_accuracy"] is not None
+            ]
+            for run in members
+        ]
+        points = list(zip(*measured, strict=False))  # one entry a measurement, over the seeds
+        colour = PALETTE[number % len(PALETTE)]
+        dash = {"centralized": ":", "fedavg-ic": "--"}.get(name, "-")
+        for axis, column in zip(axes, (0, 1), strict=True):
+            xs = [mean(point[column] for point in points_at) for points_at in points]
+            low, mid, high = (
+                [f([100 * point[2] for point in points_at]) for points_at in points]
+                for f in (min, mean, max)
+            )
+            axis.plot(xs, mid, dash, color=colour, label=name, linewidth=1.8)
+            if len(measured) > 1:
+                axis.fill_between(xs, low, high, color=colour, alpha=0.15, linewidth=0)
+    axes[0].set_xscale("log")
+    axes[0].xaxis.set_major_formatter("{x:g}")
+    axes[0].xaxis.set_minor_formatter(lambda x, _: f"{x:g}" if f"{x:.0e}"[0] in "25" else "")
+    axes[0].tick_params(which="minor", labelsize=8)
+    axes[0].set_xlabel("simulated seconds")
+    axes[1].set_xlabel("step")
+    axes[0].set_ylabel("test accuracy (%)")
+    axes[0].set_title(title, loc="left", fontsize=10)
+    axes[1].legend(fontsize=8, frameon=False, loc="lower right")
+    for axis in axes:
+        axis.grid(alpha=0.25)
