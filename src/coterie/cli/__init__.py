@@ -1,29 +1,23 @@
 """The command line: `demo`, `run`, `compare`, `report`, `data`, `network`, `plan` and `list`."""
 
 import json
-import os
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from coterie.cli.commands import Commands, Stopped, loading, progress, set_option, stopping
+from coterie.cli.commands import Commands, set_option
 from coterie.cli.data import data_commands
-from coterie.cli.experiments import experiment_path, experiments
+from coterie.cli.experiments import experiments
 from coterie.cli.exports import export, figures
 from coterie.cli.network import network
 from coterie.cli.plan import plan
 from coterie.cli.reports import report
 from coterie.cli.retime import retime
+from coterie.cli.running import CHECKPOINT_EVERY_S, begin, go_on, run_all, runs_at_once
 from coterie.cli.showing import find_complete, print_blocks
 from coterie.errors import CoterieError, did_you_mean
-
-CHECKPOINT_EVERY_S = 1.0
-
-if TYPE_CHECKING:
-    from coterie.sweep import Job
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -64,8 +58,8 @@ def demo(out: Path | None, jobs: int | None) -> None:
     from coterie.record import find_runs
     from coterie.report import write_picture, write_report
 
-    folder, todo = _begin("demo", (), out)
-    _run(folder, todo, jobs, None, CHECKPOINT_EVERY_S)
+    folder, todo = begin("demo", (), out)
+    run_all(folder, todo, jobs, None, CHECKPOINT_EVERY_S)
     runs, _ = find_runs([job.folder for job in todo])
     print_blocks(runs, None)
     write_report(runs, folder / "report.html")
@@ -77,20 +71,7 @@ def demo(out: Path | None, jobs: int | None) -> None:
 @click.argument("file", required=False)
 @set_option
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for the run [runs/NAME].")
-@click.option("--jobs", type=click.IntRange(min=1), help="Runs of a sweep at a time [workers].")
-@click.option(
-    "--workers",
-    type=click.IntRange(min=1),
-    help="Cores to use [all]: for runs side by side, then inside each; no digit depends on it.",
-)
-@click.option(
-    "--checkpoint-every",
-    "every_s",
-    type=click.FloatRange(min=0),
-    default=CHECKPOINT_EVERY_S,
-    metavar="SECONDS",
-    help="How much work a crash may cost [1]; 0 keeps every aggregation.",
-)
+@runs_at_once
 @click.option(
     "--resume",
     type=click.Path(path_type=Path),
@@ -125,10 +106,10 @@ def run(
     from coterie.record import find_runs
 
     if resume is not None:
-        folder, every = resume, _go_on(resume, file, overrides, out, jobs, workers, every_s)
+        folder, every = resume, go_on(resume, file, overrides, out, jobs, workers, every_s)
     elif file is not None:
-        folder, every = _begin(file, overrides, out)
-        _run(folder, every, jobs, workers, every_s)
+        folder, every = begin(file, overrides, out)
+        run_all(folder, every, jobs, workers, every_s)
     else:
         raise click.UsageError("Missing argument 'FILE' (or --resume DIR)")
     print_blocks(find_runs([job.folder for job in every])[0], None)
@@ -189,77 +170,3 @@ def list_(what: str | None) -> None:
             click.echo(f"{name}:")
             for key, about in entries.items():
                 click.echo(f"  {key:{width}}  {about}")
-
-
-def _begin(file: str, overrides: tuple[str, ...], out: Path | None) -> "tuple[Path, list[Job]]":
-    """Return the runs that an experiment file describes, and the folder they go to."""
-    from coterie.config import load_experiment
-    from coterie.record import ROWS, RUNS, resume_command
-    from coterie.sweep import free_folder, plan_jobs
-
-    path = experiment_path(file)
-    configs = load_experiment(path, overrides)
-    held = [p.parent for name in (RUNS, ROWS) for p in out.rglob(name)] if out else []
-    if held:
-        way = resume_command(out if out in held else held[0])
-        raise CoterieError(f"{out} already holds a run; choose another --out, or go on with: {way}")
-    folder = out or free_folder(Path("runs") / path.stem)
-    return folder, plan_jobs(configs, folder)
-
-
-def _go_on(
-    folder: Path,
-    file: str | None,
-    overrides: tuple[str, ...],
-    out: Path | None,
-    jobs: int | None,
-    workers: int | None,
-    every_s: float,
-) -> "list[Job]":
-    """Go on with what a folder holds, and return all its runs."""
-    from coterie.config import load_experiment
-    from coterie.sweep import check_same, recorded_jobs, still_to_do
-
-    if out:
-        raise click.UsageError("--resume goes on in its own folder; leave out --out")
-    if overrides and not file:
-        raise click.UsageError("--resume goes on with the settings it was begun with, not --set")
-    every = recorded_jobs(folder)
-    if file:
-        check_same(load_experiment(experiment_path(file), overrides), every, folder)
-    todo, lines = still_to_do(every)
-    for line in lines:
-        click.echo(line, err=True)
-    if todo:
-        _run(folder, todo, jobs, workers, every_s)
-    return every
-
-
-def _run(
-    folder: Path, todo: "list[Job]", jobs: int | None, workers: int | None, every_s: float
-) -> None:
-    """Run jobs into a folder, and say how to go on if they are stopped."""
-    from coterie.build import load_dataset
-    from coterie.experiment import Interrupted
-    from coterie.record import ROWS, RUNS, resume_command
-    from coterie.sweep import Stop, run_jobs, sweep_folder
-
-    configs = [job.config for job in todo]
-    with loading(folder.name) as show:  # decoded once, before several workers ask for it
-        for config in {config.data: config for config in configs}.values():
-            if ":" not in config.data.name:  # a user's function has nothing decoded to keep
-                load_dataset(config, show)
-    stop = Stop()
-    way = f"go on with: {resume_command(folder)}"
-    try:
-        steps = {job.label: job.config.train.steps for job in todo}
-        with sweep_folder(folder, todo), stopping(stop.ask), progress(steps) as (on_row, say):
-            cores = workers or os.cpu_count() or 1
-            at_once = min(jobs or cores, len(todo))
-            todo = [replace(job, threads=max(1, cores // at_once)) for job in todo]
-            run_jobs(todo, at_once, on_row, checkpoint_every_s=every_s, stop=stop, say=say)
-    except Interrupted as stopped:
-        raise Stopped(f"stopped after step {stopped.t}; {way}") from stopped
-    except KeyboardInterrupt as stopped:
-        begun = (folder / RUNS).exists() or any(folder.rglob(ROWS))
-        raise Stopped(f"stopped; {way if begun else 'nothing was written'}") from stopped

@@ -1,0 +1,115 @@
+"""Running what an experiment file describes: where it goes, how it goes on, and how it is shown."""
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from coterie.cli.commands import Stopped, loading, progress, stopping
+from coterie.cli.experiments import experiment_path
+from coterie.errors import CoterieError
+
+if TYPE_CHECKING:
+    from coterie.sweep import Job
+
+CHECKPOINT_EVERY_S = 1.0
+OPTIONS = [
+    click.option("--jobs", type=click.IntRange(min=1), help="Runs of a sweep at a time [workers]."),
+    click.option(
+        "--workers",
+        type=click.IntRange(min=1),
+        help="Cores to use [all]: for runs side by side, then inside each; no digit depends on it.",
+    ),
+    click.option(
+        "--checkpoint-every",
+        "every_s",
+        type=click.FloatRange(min=0),
+        default=CHECKPOINT_EVERY_S,
+        metavar="SECONDS",
+        help="How much work a crash may cost [1]; 0 keeps every aggregation.",
+    ),
+]
+
+
+def runs_at_once(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options jobs, workers and every_s."""
+    for option in reversed(OPTIONS):
+        command = option(command)
+    return command
+
+
+def begin(file: str, overrides: tuple[str, ...], out: Path | None) -> "tuple[Path, list[Job]]":
+    """Return the runs that an experiment file describes, and the folder they go to."""
+    from coterie.config import load_experiment
+    from coterie.record import ROWS, RUNS, resume_command
+    from coterie.sweep import free_folder, plan_jobs
+
+    path = experiment_path(file)
+    configs = load_experiment(path, overrides)
+    held = [p.parent for name in (RUNS, ROWS) for p in out.rglob(name)] if out else []
+    if held:
+        way = resume_command(out if out in held else held[0])
+        raise CoterieError(f"{out} already holds a run; choose another --out, or go on with: {way}")
+    folder = out or free_folder(Path("runs") / path.stem)
+    return folder, plan_jobs(configs, folder)
+
+
+def go_on(
+    folder: Path,
+    file: str | None,
+    overrides: tuple[str, ...],
+    out: Path | None,
+    jobs: int | None,
+    workers: int | None,
+    every_s: float,
+) -> "list[Job]":
+    """Go on with what a folder holds, and return all its runs."""
+    from coterie.config import load_experiment
+    from coterie.sweep import check_same, recorded_jobs, still_to_do
+
+    if out:
+        raise click.UsageError("--resume goes on in its own folder; leave out --out")
+    if overrides and not file:
+        raise click.UsageError("--resume goes on with the settings it was begun with, not --set")
+    every = recorded_jobs(folder)
+    if file:
+        check_same(load_experiment(experiment_path(file), overrides), every, folder)
+    todo, lines = still_to_do(every)
+    for line in lines:
+        click.echo(line, err=True)
+    if todo:
+        run_all(folder, todo, jobs, workers, every_s)
+    return every
+
+
+def run_all(
+    folder: Path, todo: "list[Job]", jobs: int | None, workers: int | None, every_s: float
+) -> None:
+    """Run jobs into a folder, and say how to go on if they are stopped."""
+    from coterie.build import load_dataset
+    from coterie.experiment import Interrupted
+    from coterie.record import ROWS, RUNS, resume_command
+    from coterie.sweep import Stop, run_jobs, sweep_folder
+
+    configs = [job.config for job in todo]
+    with loading(folder.name) as show:  # decoded once, before several workers ask for it
+        for config in {config.data: config for config in configs}.values():
+            if ":" not in config.data.name:  # a user's function has nothing decoded to keep
+                load_dataset(config, show)
+    stop = Stop()
+    way = f"go on with: {resume_command(folder)}"
+    try:
+        steps = {job.label: job.config.train.steps for job in todo}
+        with sweep_folder(folder, todo), stopping(stop.ask), progress(steps) as (on_row, say):
+            cores = workers or os.cpu_count() or 1
+            at_once = min(jobs or cores, len(todo))
+            todo = [replace(job, threads=max(1, cores // at_once)) for job in todo]
+            run_jobs(todo, at_once, on_row, checkpoint_every_s=every_s, stop=stop, say=say)
+    except Interrupted as stopped:
+        raise Stopped(f"stopped after step {stopped.t}; {way}") from stopped
+    except KeyboardInterrupt as stopped:
+        begun = (folder / RUNS).exists() or any(folder.rglob(ROWS))
+        raise Stopped(f"stopped; {way if begun else 'nothing was written'}") from stopped
