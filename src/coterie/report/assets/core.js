@@ -77,7 +77,11 @@ function scale(low, high, from, to, log, wanted) {
   const f = log ? Math.log10 : (v) => v;
   const [a, b] = [f(low), f(high)];
   const at = (value) => from + ((f(value) - a) / (b - a)) * (to - from);
-  return Object.assign(at, { low, high, log, ticks: log ? logTicks(low, high, wanted) : niceTicks(low, high, wanted) });
+  const back = (pixel) => {
+    const value = a + ((pixel - from) / (to - from)) * (b - a);
+    return log ? 10 ** value : value;
+  };
+  return Object.assign(at, { back, low, high, log, ticks: log ? logTicks(low, high, wanted) : niceTicks(low, high, wanted) });
 }
 
 const extent = (values) => values.reduce(([a, b], v) => [Math.min(a, v), Math.max(b, v)], [Infinity, -Infinity]);

@@ -21,11 +21,13 @@ class Figure {
     this.element.figure = this;
     html(this.element, "h4", {}, spec.title);
     this.controls = html(this.element, "div", { class: "controls" });
+    this.whole = html(null, "button", { type: "button", class: "whole-view", hidden: true, onclick: () => this.zoom(null) }, "Show all again");
     this.plot = html(this.element, "div", { class: "plot" });
     this.plot.figure = this;
     this.legend = html(this.element, "div", { class: "legend" });
     this.caption = html(this.element, "figcaption");
     this.addControls();
+    this.controls.append(this.whole);
     this.addFiles();
     seen.observe(this.element);
     resized.observe(this.plot);
@@ -84,6 +86,12 @@ class Figure {
 
   choose(key, value) {
     this.chosen[key] = value;
+    this.zoomed = null;
+    this.draw();
+  }
+
+  zoom(part) {
+    this.zoomed = part;
     this.draw();
   }
 
@@ -111,6 +119,7 @@ class Figure {
     put(null, root, { role: "img", "aria-label": this.spec.about, width: wide, tabindex: this.spec.keys === false ? null : 0 });
     this.plot.replaceChildren(root);
     const height = this.spec.draw(root, wide, this.chosen, this);
+    this.whole.hidden = !this.zoomed;
     put(null, root, { height, viewBox: `0 0 ${wide} ${height}` });
     this.plot.style.minHeight = `${height}px`;
     if (back) root.focus({ preventScroll: true });
@@ -157,7 +166,7 @@ function explore(root, { find, step, mark, clear }) {
     return [box.left + x, box.top + y];
   };
   const tell = (found, spoken, event) => {
-    if (!found) return leave();
+    if (found === null || found === undefined) return leave();
     const [x, y, title, rows] = mark(found);
     const [left, top] = event ? [event.clientX, event.clientY] : at(x, y);
     tip.show(left, top, title, rows, spoken);
@@ -181,6 +190,37 @@ function explore(root, { find, step, mark, clear }) {
     event.preventDefault();
     tell(step(by), true);
   });
+}
+
+// A box drawn with the mouse in a frame is what the figure then shows.
+function zoomable(root, box, x, y, figure) {
+  let from = null;
+  const band = svg(root, "rect", { class: "zoom", "data-hover": true });
+  const inside = (event) => {
+    const place = root.getBoundingClientRect();
+    const within = (v, low, high) => Math.max(low, Math.min(high, v));
+    return [within(event.clientX - place.left, box.left, box.right), within(event.clientY - place.top, box.top, box.bottom)];
+  };
+  const span = (a, b) => [Math.min(a, b), Math.abs(a - b)];
+  root.addEventListener("pointerdown", (event) => {
+    if (event.pointerType === "touch" || event.button) return;
+    from = inside(event);
+    root.setPointerCapture(event.pointerId);
+  });
+  root.addEventListener("pointermove", (event) => {
+    if (!from) return;
+    const [[left, width], [top, height]] = inside(event).map((v, at) => span(v, from[at]));
+    put(null, band, { x: left, y: top, width, height });
+  });
+  root.addEventListener("pointerup", (event) => {
+    if (!from) return;
+    const [[left, width], [top, height]] = inside(event).map((v, at) => span(v, from[at]));
+    from = null;
+    put(null, band, { width: 0, height: 0 });
+    if (width < 8 || height < 8) return;
+    figure.zoom({ x: [x.back(left), x.back(left + width)], y: [y.back(top + height), y.back(top)] });
+  });
+  root.addEventListener("dblclick", () => figure.zoomed && figure.zoom(null));
 }
 
 // Walks an index through a list.

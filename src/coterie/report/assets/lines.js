@@ -1,5 +1,6 @@
 // Curves with bands over seeds, the target, and when it was reached; and points with their front.
 
+let frames = 0; // numbers for ids
 const SCALES = [["linear", "linear"], ["log", "log"]];
 
 // Points of a line in some quantity over some axis: {x, y, low, high}.
@@ -98,16 +99,24 @@ function drawCurves(root, width, chosen, figure, block, axis, quantity) {
   const [lowX, highX] = extent(all.map((p) => p.x));
   const [lowY, highY] = extent([...all.flatMap((p) => [p.low, p.high]), ...(target && (!logY || target.mean > 0) ? [target.mean] : [])]);
   const room = (highY - lowY) * 0.04;
-  const [fromY, toY] = logY ? [lowY / 1.1, highY * 1.1] : [lowY >= 0 ? Math.max(0, lowY - room) : lowY - room, highY + room];
+  const zoomed = figure.zoomed;
+  const [fromY, toY] = zoomed ? zoomed.y : logY ? [lowY / 1.1, highY * 1.1] : [lowY >= 0 ? Math.max(0, lowY - room) : lowY - room, highY + room];
   const rough = niceTicks(fromY, toY, height / 55);
   const box = { left: Math.max(tickRoom(rough), logY ? 52 : 0), right: width - 14, top: 30, bottom: height - 46 };
   const y = scale(fromY, toY, box.bottom, box.top, logY, height / 55);
-  const x = scale(logX ? lowX : Math.min(0, lowX), highX, box.left, box.right - 4, logX, width / 90);
+  const [fromX, toX] = zoomed ? zoomed.x : [logX ? lowX : Math.min(0, lowX), highX];
+  const x = scale(fromX, toX, box.left, box.right - 4, logX, width / 90);
   axes(root, box, x, y, named(axis), named(quantity));
-  if (target) drawTarget(root, box, y, target);
-  for (const { line, points } of series) drawLine(root, line, points, x, y);
-  if (target) for (const { line } of series) drawHit(root, box, line, axis.key, x, y, target.mean);
-  exploreCurves(root, box, series, x, y, axis, quantity);
+  const frame = `frame-${(frames += 1)}`;
+  svg(svg(root, "clipPath", { id: frame }), "rect", { x: box.left - 8, y: box.top - 8, width: box.right - box.left + 16, height: box.bottom - box.top + 8 });
+  const inner = svg(root, "g", { "clip-path": `url(#${frame})` });
+  if (target) drawTarget(inner, box, y, target);
+  for (const { line, points } of series) drawLine(inner, line, points, x, y);
+  if (target) for (const { line } of series) drawHit(inner, box, line, axis.key, x, y, target.mean);
+  const inX = (p) => p.x >= fromX - 1e-12 && p.x <= toX + 1e-12;
+  const near = series.map(({ line, points }) => ({ line, points: points.filter(inX) })).filter(({ points }) => points.length);
+  if (near.length) exploreCurves(root, box, near, x, y, axis, quantity);
+  zoomable(root, box, x, y, figure);
   return height;
 }
 
@@ -139,7 +148,7 @@ function drawLine(root, line, points, x, y) {
 
 function drawHit(root, box, line, axis, x, y, target) {
   const at = line.hit && line.hit[axis];
-  if (!at || x(at) < box.left - 1) return;
+  if (!at || x(at) < box.left - 1 || x(at) > box.right + 1) return;
   const { colour } = look(line.style);
   svg(root, "path", { d: `M${x(at)},${y(target)}V${box.bottom}`, class: "drop", style: `stroke:${colour}` });
   svg(root, "circle", { cx: x(at), cy: y(target), r: 6, class: "ring", style: `stroke:${colour}`, "data-hit": line.label });
