@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench bench-network bench-grouping bench-engine clean
+.PHONY: help demo test browser lint bench bench-network bench-grouping bench-engine clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -20,9 +20,20 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)  ## compare six algorithms on real images (about a minute) and write an HTML report
 	$(BIN)/coterie demo
 
-test: $(READY) lint  ## style, types, and every test
+test: $(READY) browser lint  ## style, types, and every test
 	$(BIN)/python -m mypy
 	$(BIN)/python -m pytest
+
+# The page of `coterie report` is tested in a real browser; without one those tests are skipped, loudly.
+APT := timeout 300 apt-get -o Acquire::http::Timeout=15 -o Acquire::Retries=0
+browser:  ## install Chromium for the tests of the report's page, where root and apt-get can
+	@found() { [ -n "$$CHROMIUM" ] || command -v chromium || command -v chromium-browser || command -v google-chrome || command -v google-chrome-stable; }; \
+	found >/dev/null && exit 0; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "installing chromium for the tests of the report's page ..."; \
+	  { $(APT) install -y -qq chromium || { $(APT) update -qq && $(APT) install -y -qq chromium; }; } >/dev/null 2>&1; \
+	fi; \
+	found >/dev/null || echo "*** NO CHROMIUM: the report's page will NOT be tested in a browser; install chromium, or set CHROMIUM to its path ***"
 
 lint: $(READY)  ## style only
 	$(BIN)/python -m ruff check .
