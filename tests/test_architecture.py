@@ -43,12 +43,14 @@ ORDER = [
     "netview",
     "planview",
     "sweep",
-    "tracking",
     "comparison",
+    "selection",
     "table",
+    "reproduction",
     "report",
     "export",
     "figures",
+    "tracking",
     "cli",
 ]
 HOMES = {
@@ -56,6 +58,9 @@ HOMES = {
     "msgspec": "data/leaf.py",
     "platformdirs": "data/cache.py",
     "pyarrow": "parquet.py",
+    "tensorboard": "tracking/tensorboard.py",
+    "mlflow": "tracking/mlflow.py",
+    "wandb": "tracking/wandb.py",
 }
 WITHOUT_TORCH = [
     "grouping",

@@ -17,6 +17,8 @@ from coterie.cli.reports import report
 from coterie.cli.retime import retime
 from coterie.cli.running import CHECKPOINT_EVERY_S, begin, go_on, run_all, runs_at_once
 from coterie.cli.showing import find_complete, print_blocks
+from coterie.cli.sweeps import reproduce, sweep
+from coterie.cli.track import targets_of, track, track_option
 from coterie.errors import CoterieError, did_you_mean
 
 
@@ -34,9 +36,11 @@ def main() -> None:
       coterie retime runs/ --set network.link_mbytes_per_s=10    the same on slower links
       coterie figures runs/ -o figures      for a paper: PDF, SVG or PNG, and the table for LaTeX
       coterie export runs/ -o rows.csv      all rows of any runs in one table
+      coterie track runs/ --to mlflow       in TensorBoard, MLflow or Weights & Biases
       coterie data show my.toml             who holds what, before anything is trained
       coterie network my.toml               what a mean costs: delays, full links, late flows
       coterie plan my.toml                  who should train with whom, by every method
+      coterie reproduce efficiency          the paper's tables and figures, beside its own
       coterie list                          algorithms, datasets, models, topologies, settings
     """
 
@@ -45,9 +49,12 @@ main.add_command(data_commands)
 main.add_command(network)
 main.add_command(figures)
 main.add_command(export)
+main.add_command(track)
 main.add_command(plan)
 main.add_command(report)
 main.add_command(retime)
+main.add_command(sweep)
+main.add_command(reproduce)
 
 
 @main.command()
@@ -78,6 +85,7 @@ def demo(out: Path | None, jobs: int | None) -> None:
     metavar="DIR",
     help="Go on with the run or sweep in DIR, as it was begun.",
 )
+@track_option
 def run(
     file: str | None,
     overrides: tuple[str, ...],
@@ -86,6 +94,7 @@ def run(
     workers: int | None,
     every_s: float,
     resume: Path | None,
+    track: tuple[str, ...],
 ) -> None:
     """Run the experiment in FILE, a TOML file or the name of one that ships with coterie.
 
@@ -105,11 +114,12 @@ def run(
     """
     from coterie.record import find_runs
 
+    to = targets_of(track, resume)
     if resume is not None:
-        folder, every = resume, go_on(resume, file, overrides, out, jobs, workers, every_s)
+        folder, every = resume, go_on(resume, file, overrides, out, jobs, workers, every_s, to)
     elif file is not None:
         folder, every = begin(file, overrides, out)
-        run_all(folder, every, jobs, workers, every_s)
+        run_all(folder, every, jobs, workers, every_s, to)
     else:
         raise click.UsageError("Missing argument 'FILE' (or --resume DIR)")
     print_blocks(find_runs([job.folder for job in every])[0], None)
@@ -140,9 +150,9 @@ def compare(runs: tuple[Path, ...], target: float | None, as_json: bool) -> None
 @click.argument("what", required=False)
 def list_(what: str | None) -> None:
     """List what there is: algorithms, groupings, datasets, partitions, models, topologies,
-    routings, clocks, tcp, experiments, settings.
+    routings, clocks, tcp, reproductions, experiments, settings.
     """
-    from coterie import algorithms, config, models, network, partition, topology
+    from coterie import algorithms, config, models, network, partition, reproduction, topology
     from coterie.data import DATASETS
 
     tables: dict[str, Callable[[], dict[str, str]]] = {
@@ -155,6 +165,7 @@ def list_(what: str | None) -> None:
         "routings": lambda: network.ROUTINGS,
         "clocks": lambda: network.CLOCKS,
         "tcp": lambda: {k: tcp.about for k, tcp in network.PROFILES.items()},
+        "reproductions": lambda: {k: r.about for k, r in reproduction.REPRODUCTIONS.items()},
         "experiments": lambda: {p.stem: str(p) for p in sorted(experiments().glob("*.toml"))},
         "settings": lambda: {
             k: f"{about} [{v}]" + (f": {', '.join(words)}" if words else "")

@@ -1,7 +1,7 @@
 """Running what an experiment file describes: where it goes, how it goes on, and how it is shown."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,10 +10,12 @@ import click
 
 from coterie.cli.commands import Stopped, loading, progress, stopping
 from coterie.cli.experiments import experiment_path
+from coterie.cli.track import tracking
 from coterie.errors import CoterieError
 
 if TYPE_CHECKING:
     from coterie.sweep import Job
+    from coterie.tracking import Target
 
 CHECKPOINT_EVERY_S = 1.0
 OPTIONS = [
@@ -65,6 +67,7 @@ def go_on(
     jobs: int | None,
     workers: int | None,
     every_s: float,
+    track: "Sequence[Target]" = (),
 ) -> "list[Job]":
     """Go on with what a folder holds, and return all its runs."""
     from coterie.config import load_experiment
@@ -81,12 +84,17 @@ def go_on(
     for line in lines:
         click.echo(line, err=True)
     if todo:
-        run_all(folder, todo, jobs, workers, every_s)
+        run_all(folder, todo, jobs, workers, every_s, track)
     return every
 
 
 def run_all(
-    folder: Path, todo: "list[Job]", jobs: int | None, workers: int | None, every_s: float
+    folder: Path,
+    todo: "list[Job]",
+    jobs: int | None,
+    workers: int | None,
+    every_s: float,
+    track: "Sequence[Target]" = (),
 ) -> None:
     """Run jobs into a folder, and say how to go on if they are stopped."""
     from coterie.build import load_dataset
@@ -107,7 +115,15 @@ def run_all(
             cores = workers or os.cpu_count() or 1
             at_once = min(jobs or cores, len(todo))
             todo = [replace(job, threads=max(1, cores // at_once)) for job in todo]
-            run_jobs(todo, at_once, on_row, checkpoint_every_s=every_s, stop=stop, say=say)
+            with tracking(track, folder, todo, on_row, say) as on_row_tracked:
+                run_jobs(
+                    todo,
+                    at_once,
+                    on_row_tracked,
+                    checkpoint_every_s=every_s,
+                    stop=stop,
+                    say=say,
+                )
     except Interrupted as stopped:
         raise Stopped(f"stopped after step {stopped.t}; {way}") from stopped
     except KeyboardInterrupt as stopped:
