@@ -86,7 +86,7 @@ def test_names_are_shown_and_never_run(shown: Browser) -> None:
 def test_hovering_tells_every_line_at_that_place(shown: Browser) -> None:
     shown.hover(f"{CURVES} svg[role=img]")
     said = shown.ask("document.querySelector('#tip').innerText")
-    assert said.startswith("simulated time ")
+    assert said.startswith("simulated time, near ")
     for line in ("fedavg", "hierfavg", "fedavg-ic"):
         assert line in said
     shown.mouse("mouseMoved", 2, 2)

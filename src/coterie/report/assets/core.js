@@ -189,7 +189,7 @@ function standalone(drawn, title, legend) {
   const from = [drawn, ...drawn.querySelectorAll("*")];
   [copy, ...copy.querySelectorAll("*")].forEach((element, at) => {
     const style = getComputedStyle(from[at]);
-    const kept = ["fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "fill-opacity", "font-size", "font-weight", "text-anchor"];
+    const kept = ["fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "fill-opacity", "paint-order", "font-size", "font-weight", "text-anchor"];
     element.setAttribute("style", kept.map((key) => `${key}:${style.getPropertyValue(key)}`).join(";"));
     for (const name of ["class", "tabindex", "data-at"]) element.removeAttribute(name);
   });

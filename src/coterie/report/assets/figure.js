@@ -31,6 +31,7 @@ class Figure {
     this.addFiles();
     seen.observe(this.element);
     resized.observe(this.plot);
+    if (this.chosen.drawn) this.draw();
   }
 
   addControls() {
@@ -86,12 +87,12 @@ class Figure {
 
   choose(key, value) {
     this.chosen[key] = value;
-    this.zoomed = null;
+    this.chosen.zoomed = null;
     this.draw();
   }
 
   zoom(part) {
-    this.zoomed = part;
+    this.chosen.zoomed = part;
     this.draw();
   }
 
@@ -110,7 +111,7 @@ class Figure {
   draw() {
     this.width = this.plot.clientWidth;
     if (!this.width) return;
-    this.drawn = true;
+    this.drawn = this.chosen.drawn = true;
     tip.hide();
     const focused = document.activeElement && document.activeElement.closest && document.activeElement.closest("svg");
     const back = focused && this.plot.contains(focused);
@@ -119,7 +120,7 @@ class Figure {
     put(null, root, { role: "img", "aria-label": this.spec.about, width: wide, tabindex: this.spec.keys === false ? null : 0 });
     this.plot.replaceChildren(root);
     const height = this.spec.draw(root, wide, this.chosen, this);
-    this.whole.hidden = !this.zoomed;
+    this.whole.hidden = !this.chosen.zoomed;
     put(null, root, { height, viewBox: `0 0 ${wide} ${height}` });
     this.plot.style.minHeight = `${height}px`;
     if (back) root.focus({ preventScroll: true });
@@ -220,7 +221,7 @@ function zoomable(root, box, x, y, figure) {
     if (width < 8 || height < 8) return;
     figure.zoom({ x: [x.back(left), x.back(left + width)], y: [y.back(top + height), y.back(top)] });
   });
-  root.addEventListener("dblclick", () => figure.zoomed && figure.zoom(null));
+  root.addEventListener("dblclick", () => figure.chosen.zoomed && figure.zoom(null));
 }
 
 // Walks an index through a list.

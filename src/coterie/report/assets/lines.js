@@ -99,7 +99,7 @@ function drawCurves(root, width, chosen, figure, block, axis, quantity) {
   const [lowX, highX] = extent(all.map((p) => p.x));
   const [lowY, highY] = extent([...all.flatMap((p) => [p.low, p.high]), ...(target && (!logY || target.mean > 0) ? [target.mean] : [])]);
   const room = (highY - lowY) * 0.04;
-  const zoomed = figure.zoomed;
+  const { zoomed } = chosen;
   const [fromY, toY] = zoomed ? zoomed.y : logY ? [lowY / 1.1, highY * 1.1] : [lowY >= 0 ? Math.max(0, lowY - room) : lowY - room, highY + room];
   const rough = niceTicks(fromY, toY, height / 55);
   const box = { left: Math.max(tickRoom(rough), logY ? 52 : 0), right: width - 14, top: 30, bottom: height - 46 };
@@ -173,7 +173,7 @@ function exploreCurves(root, box, series, x, y, axis, quantity) {
       for (const { line, p } of near) svg(marks, "circle", { cx: x(p.x), cy: y(p.y), r: 4, class: "ring", style: `stroke:${look(line.style).colour}` });
       const rows = near.slice(0, 14).map(({ line, p }) => [line.style, line.label, number(p.y, 4) + (p.low === p.high ? "" : ` (${number(p.low)} to ${number(p.high)})`)]);
       if (near.length > 14) rows.push([null, `and ${near.length - 14} more`]);
-      return [x(at), near.length ? y(near[0].p.y) : box.top, `${axis.label} ${amount(at, axis.unit)}: ${quantity.label}`, rows];
+      return [x(at), near.length ? y(near[0].p.y) : box.top, `${axis.label}, near ${amount(at, axis.unit)}: ${quantity.label}`, rows];
     },
   });
 }

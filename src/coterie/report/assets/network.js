@@ -42,11 +42,11 @@ function drawSaid(root, width, text) {
 }
 
 function networkCaption(line, net) {
-  if (net.problem) return "Groups and classes above are from the run itself.";
+  if (net.problem) return "Groups and classes below are from the run itself.";
   const said = [`${net.kind}, seed ${net.seed}: ${number(net.nodes)} nodes, ${number(net.switches)} switches, ${number(net.n_links)} links, rebuilt from the run's settings.`];
   if (net.file) said.push(`The file ${net.file} is read as it is now.`);
   if (net.large) said.push("Too many nodes to draw one by one: each cell counts the nodes of a network edge that are in a group.");
-  else said.push("Stars are the groups' servers. Point at a node, or walk with the arrow keys, to see its group.");
+  else said.push("Stars are the groups' servers; one of several groups is not filled. Point at a node, or walk with the arrow keys, to see its group.");
   if (net.links_left_out) said.push(`${number(net.links_left_out)} links between switches are not drawn.`);
   return said.join(" ");
 }
@@ -70,7 +70,7 @@ function drawEdges(root, width, line) {
   const most = Math.max(...edges.nodes.flat(), 1);
   const parts = [];
   edges.names.forEach((name, r) => {
-    svg(root, "text", { x: left - 6, y: 24 + r * h + 12, class: "tick small end" }, shorten(name, left - 8));
+    svg(root, "text", { x: left - 6, y: 24 + r * h + 12, class: "tick small end" }, shorten(name, left - 8, 11));
     line.groups.rows.forEach((group, c) => {
       const part = { x: left + c * w, y: 24 + r * h, width: w, height: h, name, group, nodes: edges.nodes[r][c] };
       svg(root, "rect", { x: part.x, y: part.y, width: w, height: h, class: "cell", style: `fill:var(--s7);fill-opacity:${(0.04 + (0.96 * part.nodes) / most).toFixed(3)}` });
@@ -85,14 +85,14 @@ function drawEdges(root, width, line) {
 
 function drawNetwork(root, width, line, net) {
   const pad = 18;
-  const height = net.square ? Math.min(width, 620) : 300;
+  const height = net.square ? Math.min(width, 620) : net.nodes > 200 ? 400 : 300;
   const side = net.square ? height : width;
   const shift = (width - side) / 2;
   const place = net.at.map(([x, y]) => [shift + pad + x * (side - 2 * pad), pad + y * (height - 2 * pad)]);
   const n = net.nodes;
   for (const [tier, links] of Object.entries(net.links)) {
     const d = links.map(([a, b]) => `M${place[a].map((v) => v.toFixed(1))}L${place[b].map((v) => v.toFixed(1))}`).join("");
-    if (d) svg(root, "path", { d, class: `link ${tier === "access" ? "access" : ""}` });
+    if (d) svg(root, "path", { d, class: `link ${tier === "access" || links.length < 100 ? "clear" : ""}` });
   }
   const r = Math.max(2.6, Math.min(6, 240 / n + 1.6));
   for (let v = n; v < place.length; v += 1)
@@ -104,7 +104,7 @@ function drawNetwork(root, width, line, net) {
   const serves = new Map();
   line.servers.forEach((v, k) => serves.set(v, [...(serves.get(v) || []), k]));
   for (const [v, own] of serves)
-    svg(root, "path", { d: markerPath("star", ...place[v], Math.max(9, 2 * r)), class: "server", style: `fill:${groupLook(own[0]).colour}` });
+    svg(root, "path", { d: markerPath("star", ...place[v], serves.size > 12 ? 7.5 : Math.max(9, 2 * r)), class: "server", style: `fill:${own.length > 1 ? "var(--card)" : groupLook(own[0]).colour}` });
   const marks = svg(root, "g", { "data-hover": true });
   const walk = walker(place.map((_, v) => v).filter((v) => v < n || serves.has(v)));
   const clear = () => {

@@ -23,6 +23,9 @@ class Page {
   }
 
   show(data) {
+    const [first, at] = [!this.figures, scrollY];
+    seen.disconnect();
+    resized.disconnect();
     this.figures = [];
     tip.hide();
     this.root.replaceChildren();
@@ -31,7 +34,7 @@ class Page {
     if (data.blocks.length > 1) this.contents(data);
     data.blocks.forEach((block, at) => this.block(block, at, data));
     this.settings(data);
-    this.jump();
+    first ? this.jump() : scrollTo(0, at);
   }
 
   header(data) {
@@ -70,7 +73,7 @@ class Page {
       const timed = block.lines.filter((line) => line.target_s !== null);
       const quick = timed.length ? timed.reduce((a, b) => (b.target_s < a.target_s ? b : a)) : null;
       return [
-        { link: `#block-${at + 1}`, text: block.heading },
+        { link: `#block-${at + 1}`, text: block.heading, act: () => this.open(at) },
         String(block.lines.length),
         `${best.label}, ${(100 * best.accuracy).toFixed(1)}%`,
         quick ? `${quick.label}, ${number(quick.target_s)} s` : block.target ? "never reached" : "no target",
@@ -186,7 +189,7 @@ function table(parent, head, rows, caption, kind = "") {
     const line = html(body, "tr");
     row.forEach((value, at) => {
       const box = html(line, at ? "td" : "th", at ? {} : { scope: "row" });
-      if (typeof value === "object") html(box, "a", { href: value.link }, value.text);
+      if (typeof value === "object") html(box, "a", { href: value.link, onclick: value.act }, value.text);
       else box.textContent = plain(value);
     });
   }

@@ -55,10 +55,10 @@ function stacked(block, bars) {
   };
 }
 
-function shorten(text, room) {
-  if (measure(text, 12) <= room) return text;
+function shorten(text, room, size = 12) {
+  if (measure(text, size) <= room) return text;
   let kept = text;
-  while (kept.length > 1 && measure(`${kept}…`, 12) > room) kept = kept.slice(0, -1);
+  while (kept.length > 1 && measure(`${kept}…`, size) > room) kept = kept.slice(0, -1);
   return `${kept}…`;
 }
 
@@ -92,7 +92,7 @@ function heatmaps(block) {
   const lines = block.lines.filter((line) => line.groups);
   if (!lines.length) return null;
   const cells = lines.reduce((sum, { groups }) => sum + groups.rows.length * groups.columns.length, 0);
-  const all = lines.length <= 8 && cells <= 8000;
+  const all = lines.length > 1 && lines.length <= 8 && cells <= 8000;
   const choices = [...(all ? [["all", "all lines"]] : []), ...lines.map(({ label }) => [label, label])];
   return {
     key: "classes",
