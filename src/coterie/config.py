@@ -22,6 +22,7 @@ from coterie.sections import Config, PartitionConfig
 
 Nested = dict[str, Any]
 Scale = Literal["full", "small"]
+SELECT = {"val_accuracy": "most", "train_loss": "least"}  # what settings can be chosen by
 DEFAULT_NODES, DEFAULT_EDGES = 100, 10
 
 
@@ -35,23 +36,46 @@ def load_experiment(
     are settings that go together: `algorithm = [{name = "fedavg"}, {name = "fedavg-ic", tau2 =
     10}]`. What stands in `[small]` replaces the rest of the file at that scale.
     """
+    content = read_experiment(path)
+    if scale == "small" and "small" not in content:
+        raise ConfigError(f"{path}: has no small scale, a section [small]")
+    return expand(content, overrides, scale)
+
+
+def read_experiment(path: Path) -> Nested:
+    """Read an experiment file as it is."""
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: no such file") from error
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read as text ({error})") from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: not TOML: {error}") from error
-    if scale == "small" and "small" not in content:
-        raise ConfigError(f"{path}: has no small scale, a section [small]")
-    return expand(content, overrides, scale)
+
+
+def selected_by(content: Nested) -> str:
+    """Say by what the best settings of a sweep are to be chosen, `select` in it; "" if by nothing.
+
+    >>> selected_by({"sweep": {"select": "val_accuracy", "train.lr": [0.1, 1.0]}})
+    'val_accuracy'
+    """
+    sweep = content.get("sweep", {})
+    chosen = sweep.get("select", "") if isinstance(sweep, dict) else ""
+    if chosen and chosen not in SELECT:
+        raise ConfigError(
+            f"sweep.select must be one of {', '.join(SELECT)}, got {chosen!r}; what is chosen by "
+            "the test part cannot be tested"
+        )
+    return str(chosen)
 
 
 def expand(content: Nested, overrides: Iterable[str] = (), scale: Scale = "full") -> list[Config]:
     """Make the configs of an experiment: the file's values, its sweep, then the overrides."""
     content = dict(content)
+    selected_by(content)
     small, sweep = _section(content, "small"), _dotted(_section(content, "sweep"))
+    sweep.pop("select", None)
     if scale == "small":
         sweep |= _dotted(_section(small, "sweep"))
         for key, value in _dotted(small).items():

@@ -11,6 +11,7 @@ from coterie.errors import CoterieError
 from coterie.experiment import execute
 from coterie.record import ROWS
 from coterie.run import State
+from coterie.sweep.inplace import only, place_jobs
 from coterie.sweep.jobs import Job, OnRow, Stop, Tail, free_folder, plan_jobs, tail_of
 from coterie.sweep.resume import check_same, recorded_jobs, still_to_do, sweep_folder
 from coterie.sweep.workers import run_in_workers
@@ -20,6 +21,8 @@ __all__ = [
     "Stop",
     "check_same",
     "free_folder",
+    "only",
+    "place_jobs",
     "plan_jobs",
     "recorded_jobs",
     "run_jobs",

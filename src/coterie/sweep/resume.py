@@ -3,9 +3,10 @@
 import json
 import tomllib
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from coterie.checkpoint import difference, tidy
 from coterie.config import make_config
@@ -29,15 +30,18 @@ def sweep_folder(folder: Path, jobs: list[Job]) -> Iterator[None]:
         return
     path = folder / RUNS
     begins = not path.exists()
-    if begins:
-        told = [{"folder": job.label, "config": asdict(job.config)} for job in jobs]
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            write_json(path, {"runs": told})
-        except OSError as error:
-            raise RecordError(f"{path}: cannot be written ({error.strerror})") from error
-    with path.open("r+b") as file:
-        lock(file, folder)
+    with ExitStack() as held:
+        told = [] if begins else _held_runs(path, held)
+        known = {run["folder"] for run in told}
+        more = [job for job in jobs if job.label not in known]
+        if more:
+            told += [{"folder": job.label, "config": asdict(job.config)} for job in more]
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                write_json(path, {"runs": told})
+            except OSError as error:
+                raise RecordError(f"{path}: cannot be written ({error.strerror})") from error
+            lock(held.enter_context(path.open("r+b")), folder)
         tidy(folder)
         try:
             yield
@@ -46,6 +50,12 @@ def sweep_folder(folder: Path, jobs: list[Job]) -> Iterator[None]:
                 path.unlink(missing_ok=True)
                 with suppress(OSError):
                     folder.rmdir()
+
+
+def _held_runs(path: Path, held: ExitStack) -> list[dict[str, Any]]:
+    """Read the runs of a sweep, and let nobody else have it."""
+    lock(held.enter_context(path.open("r+b")), path.parent)
+    return _read_runs(path)
 
 
 def recorded_jobs(folder: Path) -> list[Job]:
@@ -70,15 +80,22 @@ def _read_config(path: Path) -> Config:
         raise RecordError(f"{path}: {error}") from error
 
 
+def _read_runs(path: Path) -> list[dict[str, Any]]:
+    try:
+        runs = json.loads(path.read_text(encoding="utf-8"))["runs"]
+        return [{"folder": str(run["folder"]), "config": dict(run["config"])} for run in runs]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RecordError(f"{path}: cannot be read ({error})") from error
+
+
 def _sweep_jobs(folder: Path) -> list[Job]:
     path = folder / RUNS
     try:
-        runs = json.loads(path.read_text(encoding="utf-8"))["runs"]
         return [
             Job(make_config(run["config"]), folder / run["folder"], run["folder"], True, WAIT_S)
-            for run in runs
+            for run in _read_runs(path)
         ]
-    except (OSError, ValueError, KeyError, TypeError, ConfigError) as error:
+    except ConfigError as error:
         raise RecordError(f"{path}: cannot be read ({error})") from error
 
 

@@ -1,0 +1,218 @@
+"""`coterie sweep` and `coterie reproduce`: many runs, done once each, and what they say."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from coterie.cli.commands import print_table, set_option
+from coterie.cli.experiments import experiment_path
+from coterie.cli.running import run_all, runs_at_once
+from coterie.cli.showing import print_blocks
+from coterie.errors import CoterieError, DataError, did_you_mean
+
+if TYPE_CHECKING:
+    from coterie.config import Scale
+    from coterie.record import RecordedRun
+    from coterie.sweep import Job
+
+scale_option = click.option(
+    "--scale",
+    type=click.Choice(["small", "full"]),
+    default="full",
+    help="What stands in [small] of the file, or all of it [full].",
+)
+only_option = click.option(
+    "--only",
+    "wanted",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Just the runs of the sweep with this setting; can be given several times.",
+)
+out_option = click.option(
+    "--out", type=click.Path(path_type=Path), help="Folder for the runs [runs/NAME, NAME-small]."
+)
+
+
+@click.command()
+@click.argument("file")
+@scale_option
+@only_option
+@set_option
+@out_option
+@runs_at_once
+def sweep(
+    file: str,
+    scale: "Scale",
+    wanted: tuple[str, ...],
+    overrides: tuple[str, ...],
+    out: Path | None,
+    jobs: int | None,
+    workers: int | None,
+    every_s: float,
+) -> None:
+    """Run what is not yet complete of the sweep in FILE, into one folder.
+
+    \b
+      coterie sweep my.toml                      all of it, or what is left of it
+      coterie sweep my.toml --only seed=0        a part of it
+      coterie sweep efficiency --scale small     one that ships with coterie
+
+    Runs are known by their settings: a file may grow, and be swept again after a crash or Ctrl-C;
+    what is complete stays. With select = "val_accuracy" in [sweep] the settings are ranked by
+    accuracy on the validation part, as for a search of learning rates.
+    """
+    from coterie.config import read_experiment, selected_by
+
+    path = experiment_path(file)
+    select = selected_by(read_experiment(path))
+    folder, chosen = _place(path, scale, wanted, overrides, out)
+    runs = _complete(folder, chosen, jobs, workers, every_s)
+    if select:
+        _print_ranking(runs, select)
+    else:
+        print_blocks(runs, None)
+    click.echo(f"\nrun folder: {folder}")
+
+
+@click.command()
+@click.argument("name")
+@scale_option
+@only_option
+@out_option
+@runs_at_once
+def reproduce(
+    name: str,
+    scale: "Scale",
+    wanted: tuple[str, ...],
+    out: Path | None,
+    jobs: int | None,
+    workers: int | None,
+    every_s: float,
+) -> None:
+    """Run a table or figure of the paper, and set what the paper says beside what comes out.
+
+    \b
+      coterie reproduce all --scale small          everything, in well under an hour
+      coterie reproduce efficiency --only model.name=sr
+      coterie list reproductions                   what there is
+
+    NAME is an experiment that ships with coterie, or 'all'. What is complete is not run again, so
+    that a long one can be done in several sittings; tables are made of all runs in the folder.
+    A dataset that is not on this machine is left out. The tables also go to reproduction.md in
+    the folder of the runs.
+    """
+    from coterie.reproduction import REPRODUCTIONS
+
+    if name != "all" and name not in REPRODUCTIONS:
+        hint = did_you_mean(name, [*REPRODUCTIONS, "all"])
+        raise CoterieError(f"nothing called {name!r} to reproduce{hint}")
+    failed = []
+    for each in REPRODUCTIONS if name == "all" else [name]:
+        try:
+            _reproduce(
+                each,
+                scale,
+                wanted,
+                out / each if out and name == "all" else out,
+                jobs,
+                workers,
+                every_s,
+            )
+        except CoterieError as error:
+            if name != "all":
+                raise
+            failed.append(f"{each}: {error}")
+            click.echo(failed[-1], err=True)
+    if failed:
+        raise CoterieError(f"{len(failed)} of {len(REPRODUCTIONS)} could not be reproduced here")
+
+
+def _reproduce(
+    name: str,
+    scale: "Scale",
+    wanted: tuple[str, ...],
+    out: Path | None,
+    jobs: int | None,
+    workers: int | None,
+    every_s: float,
+) -> None:
+    from coterie.record import find_runs
+    from coterie.report.drawing import write
+    from coterie.reproduction import judge, markdown
+
+    folder, chosen = _place(experiment_path(name), scale, wanted, (), out)
+    chosen = _with_data(chosen)
+    _complete(folder, chosen, jobs, workers, every_s)
+    tables = judge(name, find_runs([folder])[0])
+    for table in tables:
+        print_table(table.title, table.columns, table.rows, table.foot, wrap="verdict")
+    write(folder / "reproduction.md", markdown(tables).encode())
+    click.echo(f"\nrun folder: {folder}")
+
+
+def _place(
+    path: Path,
+    scale: "Scale",
+    wanted: tuple[str, ...],
+    overrides: tuple[str, ...],
+    out: Path | None,
+) -> "tuple[Path, list[Job]]":
+    """Return the runs of an experiment file that are wanted, where they are or will be."""
+    from coterie.config import load_experiment
+    from coterie.sweep import only, place_jobs
+
+    suffix = "-small" if scale == "small" else ""
+    folder = out or Path("runs") / f"{path.stem}{suffix}"
+    return folder, only(place_jobs(load_experiment(path, overrides, scale), folder), wanted)
+
+
+def _complete(
+    folder: Path, chosen: "list[Job]", jobs: int | None, workers: int | None, every_s: float
+) -> "list[RecordedRun]":
+    """Run what is left of some jobs; return the complete ones."""
+    from coterie.record import find_runs
+    from coterie.sweep import still_to_do
+
+    todo, lines = still_to_do(chosen)
+    for line in lines:
+        click.echo(line, err=True)
+    if todo:
+        run_all(folder, todo, jobs, workers, every_s)
+    return find_runs([job.folder for job in chosen])[0]
+
+
+def _with_data(jobs: "list[Job]") -> "list[Job]":
+    """Leave out runs on datasets that are not on this machine, and say so."""
+    from coterie.build import load_dataset
+
+    there: dict[Any, bool] = {}
+    for config in {job.config.data: job.config for job in jobs}.values():
+        try:
+            load_dataset(config)
+            there[config.data] = True
+        except DataError as error:
+            there[config.data] = False
+            click.echo(f"left out: {config.data.name}: {error}", err=True)
+    kept = [job for job in jobs if there[job.config.data]]
+    if not kept:
+        raise CoterieError("none of its datasets is on this machine; see 'coterie data'")
+    return kept
+
+
+def _print_ranking(runs: "list[RecordedRun]", select: str) -> None:
+    """Print settings, the best first, and how to ask for the best."""
+    from coterie.selection import rank
+
+    found = rank(runs, select)
+    keys = list(found[0].settings)
+    rows = []
+    for each in found:
+        spread = "" if each.sd is None else f" ± {each.sd:.4f}"
+        told = [str(each.settings[key]) for key in keys]
+        rows.append([*told, f"{each.value:.4f}{spread}", str(each.seeds)])
+    head = (*(key.replace(".", ".\n") for key in keys), select, "seeds")
+    print_table(f"best {select} first", head, rows, "mean ± SD over seeds")
+    if keys:
+        words = " ".join(f"--set {key}={found[0].settings[key]}" for key in keys)
+        click.echo(f"\nbest: {words}")

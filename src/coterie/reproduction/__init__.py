@@ -1,0 +1,39 @@
+"""The paper's tables and figures: which experiment file each is, and how it is judged."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from coterie.record import RecordedRun
+from coterie.reproduction import figures
+from coterie.reproduction.efficiency import efficiency
+from coterie.reproduction.runs import Runs
+from coterie.reproduction.tables import Table, markdown
+
+__all__ = ["REPRODUCTIONS", "Reproduction", "Table", "judge", "markdown"]
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """A table or figure of the paper: what it is, and what is made of its runs."""
+
+    about: str
+    tables: Callable[[Runs], list[Table]]
+
+
+REPRODUCTIONS = {
+    "efficiency": Reproduction("seconds to FedAvg's accuracy: the table", efficiency),
+    "accuracy": Reproduction("accuracy by time and by epoch, four datasets", figures.accuracies),
+    "costs": Reproduction("what groups cost, in divergence and transfers", figures.costs),
+    "combined": Reproduction("the effect of combined aggregation", figures.combined),
+    "learning-steps": Reproduction("5 and 25 steps between global means", figures.learning_steps),
+    "speeds": Reproduction("links, processors and topologies", figures.speeds),
+    "distributions": Reproduction("how unequal nodes are", figures.distributions),
+    "diversities": Reproduction("six kinds of skew, four datasets", figures.diversities),
+    "group-counts": Reproduction("2 to 30 groups", figures.counts),
+    "node-counts": Reproduction("100 to 300 nodes", figures.counts),
+}
+
+
+def judge(name: str, runs: Sequence[RecordedRun]) -> list[Table]:
+    """Set what the paper says beside what runs have measured."""
+    return REPRODUCTIONS[name].tables(Runs(tuple(runs)))
