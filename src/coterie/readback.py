@@ -80,11 +80,15 @@ def _doubts_of_end(summary: Json) -> Iterator[str]:
 
 
 def _doubts_of_groups(grouping: Json) -> Iterator[str]:
-    z, counts = grouping.get("z"), grouping.get("class_counts")
+    z, counts, edges = (grouping.get(key) for key in ("z", "class_counts", "edge_of"))
     if not (isinstance(z, list) and z and isinstance(counts, list) and len(counts) == len(z)):
         yield "grouping.json: z and class_counts must have an entry for every node"
-    elif not all(isinstance(k, int) and k >= 0 for k in z):
+    elif not all(isinstance(k, int) and 0 <= k < len(z) for k in z):
         yield "grouping.json: z must be numbers of groups"
+    elif edges and not (len(edges) == len(z) and all(type(e) is int and e >= 0 for e in edges)):
+        yield "grouping.json: edge_of must be the number of every node's edge"
+    elif type(sum(map(sum, counts))) is not int:
+        yield "grouping.json: class_counts must be whole numbers"
     elif len({len(row) if isinstance(row, list) else None for row in counts}) != 1:
         yield "grouping.json: class_counts must have as many classes for every node"
 

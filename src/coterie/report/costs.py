@@ -46,9 +46,10 @@ def bars(lines: Sequence[Sequence[RecordedRun]]) -> list[Json]:
     ]
 
 
-def _bytes(run: RecordedRun) -> dict[str, Any]:
+def _bytes(run: RecordedRun) -> dict[str, float]:
     found = run.summary.get("bytes_by_tier")
-    return found if isinstance(found, dict) else {}
+    tiers = found.items() if isinstance(found, dict) else ()
+    return {str(tier): nbytes for tier, nbytes in tiers if type(nbytes) in (int, float)}
 
 
 def _mean(values: Any) -> float:

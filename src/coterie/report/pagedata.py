@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from coterie.algorithms import ALGORITHMS
 from coterie.comparison import BASELINE, Block, compare, label
 from coterie.record import RecordedRun
 from coterie.report.costs import bars, pareto
@@ -64,15 +65,15 @@ class _Page:
     styles: dict[str, int]  # the look of every label, the same in all blocks
     names: dict[Path, str]
     most_points: int
-    networks: dict[str, Json]
+    networks: dict[bytes, Json]
 
     def network(self, run: RecordedRun) -> int | None:
-        """Return the number of a run's network."""
-        found = network_of(run)
-        if found is None:
+        """Return the number of a run's network; None for a run that needs none."""
+        if ALGORITHMS[run.config["algorithm"]["name"]].pooled:
             return None
-        key = key_of(found)
-        self.networks.setdefault(key, found)
+        key = key_of(run)
+        if key not in self.networks:
+            self.networks[key] = network_of(run)
         return list(self.networks).index(key)
 
 

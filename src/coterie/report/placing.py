@@ -1,5 +1,6 @@
 """Where the nodes of a run are: its network rebuilt from its settings, ready to be drawn."""
 
+import hashlib
 import json
 from dataclasses import replace
 from typing import Any
@@ -22,12 +23,11 @@ MOST_NODES = 500  # drawn one by one
 MOST_LINKS = 6000
 MOST_GROUPS, MOST_CLASSES, MOST_EDGES = 40, 100, 60  # rows and columns of a heat map
 MOST_HELD = 12  # classes named for a node
+NOT_DRAWN = ("routing", "clock", "tcp", "time_limit_s", "procedure", "combine")
 
 
-def network_of(run: RecordedRun) -> Json | None:
-    """Describe a run's network and who holds what in it; None for a run that has no network."""
-    if ALGORITHMS[run.config["algorithm"]["name"]].pooled:
-        return None
+def network_of(run: RecordedRun) -> Json:
+    """Describe a run's network and who holds what in it, or say why it cannot be rebuilt."""
     try:
         net, kind = _rebuilt(run)
     except CoterieError as error:
@@ -72,7 +72,8 @@ def _drawn(run: RecordedRun, net: Topology, kind: str) -> Json:
     counts = np.array(run.grouping["class_counts"])
     ends, tiers = net.ends, np.array(net.tier_of)
     shown = ends if len(ends) <= MOST_LINKS else ends[:n]
-    named = run.grouping.get("nodes") or [net.name(i) for i in range(n)]
+    given = run.grouping.get("nodes", ())
+    named = given if len(given) == n else [net.name(i) for i in range(n)]
     return {
         "at": np.round(at, 4).tolist(),
         "links": {str(tier): shown[tiers[: len(shown)] == tier].tolist() for tier in set(tiers)},
@@ -136,6 +137,9 @@ def _most(values: Ints, most: int) -> list[int]:
     return sorted(int(at) for at in np.argsort(-values, kind="stable")[:most])
 
 
-def key_of(network: Json) -> str:
-    """Return what tells networks apart, so that each is on the page once."""
-    return json.dumps(network, sort_keys=True)
+def key_of(run: RecordedRun) -> bytes:
+    """Return what tells networks and who holds what in them apart, so that each is made once."""
+    told = {k: v for k, v in run.config["network"].items() if k not in NOT_DRAWN}
+    held = [run.grouping.get(key) for key in ("edge_of", "nodes", "class_counts")]
+    told_apart = json.dumps([told, run.config["seed"], held], sort_keys=True)
+    return hashlib.sha256(told_apart.encode()).digest()
