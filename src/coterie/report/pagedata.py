@@ -35,10 +35,7 @@ def page_data(
     """
     blocks = compare(runs, target)
     members = [members_of(runs, block) for block in blocks]
-    labels = list(dict.fromkeys(line.algorithm for block in blocks for line in block.lines))
-    page = _Page(
-        {name: at for at, name in enumerate(labels)}, _names(runs), _most_points(members), {}
-    )
+    page = _Page(_styles(blocks), _names(runs), _most_points(members), {})
     told = []
     for number, (block, own) in enumerate(zip(blocks, members, strict=True)):
         progress("settings", number, len(blocks))
@@ -81,6 +78,12 @@ def members_of(runs: Sequence[RecordedRun], block: Block) -> list[RecordedRun]:
     """Return the runs of a block, found by the settings that tell it from the others."""
     told = str(block.setting)
     return [run for run in runs if str({k: run.settings.get(k) for k in block.setting}) == told]
+
+
+def _styles(blocks: Sequence[Block]) -> dict[str, int]:
+    """Number the labels: looks repeat after some, so algorithms come before their groupings."""
+    labels = dict.fromkeys(line.algorithm for block in blocks for line in block.lines)
+    return {name: at for at, name in enumerate(sorted(labels, key=lambda name: "(" in name))}
 
 
 def _names(runs: Sequence[RecordedRun]) -> dict[Path, str]:
