@@ -32,6 +32,7 @@ ORDER = [
     "schema",
     "sections",
     "config",
+    "provenance",
     "readback",
     "record",
     "build",

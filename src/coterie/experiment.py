@@ -61,7 +61,7 @@ def execute(
         prepared = prepare(config, dataset, threads)
         run = _begin(config, prepared, writer, checkpoint_every_s, say)
         try:
-            _advance(run, prepared.problem, on_state, stop)
+            _advance(run, prepared, on_state, stop)
         except BaseException as error:
             with suppress(RecordError):  # of two, the first error is the one to tell
                 _record(run, prepared, _status(error))
@@ -109,11 +109,15 @@ def _begin(
 
 
 def _advance(
-    run: _Run, problem: Problem, on_state: Callable[[State], None], stop: Callable[[], bool]
+    run: _Run, prepared: Prepared, on_state: Callable[[State], None], stop: Callable[[], bool]
 ) -> None:
-    """Write down state after state until the last, or until asked to stop."""
+    """Write down state after state until the last, or until asked to stop; groups once known."""
+    problem, groups = prepared.problem, None
     for state in run.coming:
         run.writer.add(state.row)
+        if state.groups is not groups:
+            groups = state.groups
+            run.writer.write_grouping(_grouping(prepared, state))
         run.state = state
         run.Delta_first = state.row.Delta if run.Delta_first is None else run.Delta_first
         on_state(state)

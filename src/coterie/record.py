@@ -6,9 +6,7 @@ grouping.json, and at the end model.safetensors and, last of all, summary.json.
 
 import json
 import os
-import platform
 import shlex
-import subprocess
 import sys
 import tempfile
 import time
@@ -16,11 +14,11 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from coterie.errors import RecordError
+from coterie.provenance import versions
 from coterie.readback import Json, read_json, read_rows, strange
 from coterie.run import Row
 
@@ -127,12 +125,16 @@ class RunWriter:
             from safetensors.torch import save
 
             self._write("model.safetensors", save(dict(tensors)))
-        self._write("grouping.json", _json(grouping))
+        self.write_grouping(grouping)
         with writing(self.folder / "meta.json", self.folder):
             before = json.loads((self.folder / "meta.json").read_text(encoding="utf-8"))
         if before | meta != before:
             self._write("meta.json", _json(before | meta))
         self._write("summary.json", _json({**summary, "wall_s": round(self.wall_s, 4)}))
+
+    def write_grouping(self, grouping: Json) -> None:
+        """Write who is in which group."""
+        self._write("grouping.json", _json(grouping))
 
     def _write(self, name: str, content: bytes) -> None:
         with writing(self.folder / name, self.folder):
@@ -319,31 +321,3 @@ def _sync_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
-
-
-def versions() -> Json:
-    """Versions of what the figures depend on, and the commit of a source checkout."""
-    packages = {name: version(name) for name in ("coterie", "numpy", "scipy", "torch")}
-    return {
-        "versions": {"python": platform.python_version(), **packages},
-        "platform": platform.platform(),
-        "commit": _commit(),
-    }
-
-
-def _commit() -> str | None:
-    """Commit of the checkout that this package is in, with + if it was changed; None elsewhere."""
-    here = Path(__file__).resolve().parent
-
-    def git(*words: str) -> str:
-        command = ["git", "-C", str(here), *words]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=5)
-        return done.stdout.strip()
-
-    try:
-        if Path(git("rev-parse", "--show-toplevel")) / "src" / "coterie" != here:
-            return None
-        head, dirty = git("rev-parse", "HEAD"), git("status", "--porcelain", ".")
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return f"{head}+" if dirty else head
