@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from coterie.experiment import execute
-from coterie.tracking import beside, parse_target
+from coterie.tracking import Follower, beside, parse_target
 from resuming import coterie, n_rows, stopped_at, tiny
 from tracked import recorded, stand_in, summary
 
@@ -66,11 +65,11 @@ def test_an_event_file_cut_off_by_a_crash_gets_its_last_rows_again() -> None:
         reason="needs coterie[tensorboard]",
     )
     folder = Path("r")
-    execute(tiny("hierfavg"), folder)
-    assert coterie("track", folder, "--to", "tensorboard").exit_code == 0
+    stopped_at(5, tiny("hierfavg"), folder)
+    Follower(folder, parse_target("tensorboard")).look()
     (events,) = Path("tensorboard/r").iterdir()
-    events.write_bytes(events.read_bytes()[:-1500])
-    assert coterie("track", folder, "--to", "tensorboard").exit_code == 0
+    events.write_bytes(events.read_bytes()[:-500])
+    assert coterie("run", "--resume", folder, "--track", "tensorboard").exit_code == 0
     read = reader.EventAccumulator("tensorboard/r", size_guidance={"scalars": 0})
     read.Reload()
     steps = [event.step for event in read.Scalars("seconds")]
@@ -92,11 +91,22 @@ def test_mlflow_has_every_row_once() -> None:
         assert sorted((each.step, each.value) for each in history) == figures_of(folder, key)
     for key, value in summary(folder).items():
         assert run.data.metrics[f"final/{key}"] == value
-    client.delete_run(run.info.run_id)  # then it is sent anew
-    assert coterie("track", folder, "--to", "mlflow=my.db").exit_code == 0
-    (again,) = client.search_runs([experiment.experiment_id])
-    assert again.info.run_id != run.info.run_id
-    assert len(client.get_metric_history(again.info.run_id, "seconds")) == n_rows(folder)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_run_deleted_in_mlflow_goes_on_in_another_that_is_whole() -> None:
+    mlflow = pytest.importorskip("mlflow", reason="needs coterie[mlflow]")
+    client = mlflow.MlflowClient(tracking_uri=f"sqlite:///{Path('my.db').absolute()}")
+    stopped_at(5, tiny("hierfavg"), Path("r"))
+    Follower(Path("r"), parse_target("mlflow=my.db")).look()
+    experiment = client.get_experiment_by_name("r").experiment_id
+    (before,) = client.search_runs([experiment])
+    assert before.info.status == "KILLED"
+    client.delete_run(before.info.run_id)
+    assert coterie("run", "--resume", "r", "--track", "mlflow=my.db").exit_code == 0
+    (after,) = client.search_runs([experiment])
+    history = client.get_metric_history(after.info.run_id, "seconds")
+    assert sorted((each.step, each.value) for each in history) == figures_of(Path("r"), "seconds")
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -171,7 +171,8 @@ def test_recorded_runs_are_sent_once_however_often_they_are_sent(tmp_path: Path)
         assert done.exit_code == 0, done.output
         assert done.output == f"2 runs are in {OWN}=own\n"
     for seed in range(2):
-        check_own(Path(f"own/many-seed{seed}.jsonl"), Path(f"many/seed{seed}"))
+        lines = check_own(Path(f"own/many-seed{seed}.jsonl"), Path(f"many/seed{seed}"))
+        assert sum("params" in line for line in lines) == 1  # not even opened again
     assert coterie("track", "many", "--to", f"{OWN}=elsewhere").exit_code == 0
     check_own(Path("elsewhere/many-seed0.jsonl"), Path("many/seed0"))
     done = coterie("track", "many", "--to", f"{OWN}=fails")
@@ -179,6 +180,15 @@ def test_recorded_runs_are_sent_once_however_often_they_are_sent(tmp_path: Path)
         2,
         f"coterie: {OWN}: the server said no (seed0)\n",
     )
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_run_that_cannot_be_noted_is_not_begun_in_a_tracker() -> None:
+    execute(tiny("hierfavg"), Path("r"))
+    Path("r").chmod(0o500)
+    with pytest.raises(TrackingError, match="r: must be writable"):
+        Follower(Path("r"), parse_target(f"{OWN}=own")).look()
+    assert not Path("own").exists()
 
 
 @pytest.mark.parametrize("kind", ["tensorboard", "mlflow", "wandb"])

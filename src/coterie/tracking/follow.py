@@ -1,6 +1,7 @@
 """Sends one run to one tracker: what its folder holds and the tracker does not."""
 
 import json
+import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from coterie.tracking.targets import Target, TrackingError
 from coterie.tracking.values import About, Note, Tracker, about, figures, point
 
 UNFINISHED = "unfinished"
+ENDED = "ended"  # in a note: how the run ended that was sent whole
 FINAL = ("complete", "diverged")  # others go on, and end elsewhere
 
 
@@ -45,11 +47,15 @@ class Follower:
                 self._tracker.finish(UNFINISHED, {})
 
     def _look(self) -> None:
+        if self._tracker is None:
+            self._note = read_note(self.folder, self.target)
+            self.done = (self._note or {}).get(ENDED) in FINAL
         if self.done:
             return
         if self._tracker is None:
+            if not os.access(self.folder, os.W_OK):  # it would be begun anew every time
+                raise TrackingError(f"{self.folder}: must be writable, to note where it is tracked")
             self._about = about(self.folder)
-            self._note = read_note(self.folder, self.target)
             self._tracker = self.target.open(self._about, self._note or {})
             self._keep()
         assert self._about is not None
@@ -63,7 +69,7 @@ class Follower:
             self.done = True
             status = str(end["status"])
             self._tracker.finish(status, figures(end) if status in FINAL else {})
-            self._keep()
+            self._keep(status)
 
     def _end(self) -> Note | None:
         with suppress(FileNotFoundError):
@@ -71,9 +77,9 @@ class Follower:
             return end if isinstance(end, dict) else None
         return None
 
-    def _keep(self) -> None:
+    def _keep(self, status: str = "") -> None:
         assert self._tracker is not None
-        note = self._tracker.note
+        note = {**self._tracker.note, **({ENDED: status} if status else {})}
         if note != self._note:
             write_note(self.folder, self.target, note)
             self._note = dict(note)
