@@ -199,11 +199,12 @@ def _look(follower: Follower, tell: Callable[..., None]) -> bool:
 
 
 def _keep_to_ourselves() -> None:
-    """Leave Ctrl-C and the terminal to the parent: its pipe says when to stop."""
+    """Leave Ctrl-C, the terminal and the cores to the parent: its pipe says when to stop."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(os, "setsid"):
         with suppress(OSError):
             os.setsid()
+            os.nice(10)
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(null, stream)
