@@ -25,7 +25,7 @@ import numpy as np
 from coterie.config import flat, make_config, to_toml
 from coterie.errors import RecordError
 from coterie.prepare import Prepared
-from coterie.record import ROWS, RunWriter, write_atomically, writing
+from coterie.record import PROGRESS, ROWS, RunWriter, write_atomically, writing
 from coterie.run import State
 from coterie.sections import Config
 
@@ -115,6 +115,8 @@ def tidy(folder: Path, keep: int | None = None) -> None:
     for path in checkpoints(folder):
         if keep is None or int(path.name.rpartition("-")[2]) > keep:
             path.unlink(missing_ok=True)
+    if keep is None:
+        (folder / PROGRESS).unlink(missing_ok=True)
     for path in folder.glob(".*"):
         if re.fullmatch(r"\.(checkpoint-\d+|\w+\.(toml|json|safetensors))\.\w{8}", path.name):
             path.unlink(missing_ok=True)

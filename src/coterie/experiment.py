@@ -126,6 +126,7 @@ def _advance(
         stops = stop()
         if stops or run.keeper.due:
             run.keeper.keep(state, run.Delta_first, problem.engine.choice())
+            run.writer.write_progress(_told(run, prepared, "running"))
         if stops:
             raise Interrupted(state.t)
 
@@ -138,18 +139,21 @@ def _status(error: BaseException) -> str:
 
 def _record(run: _Run, prepared: Prepared, status: str) -> None:
     """Write how a run ended: the summary last, and only then may its checkpoints go."""
-    problem, state, writer = prepared.problem, run.state, run.writer
+    engine, writer = prepared.problem.engine, run.writer
+    tensors = engine.export(run.state.models.w[0]) if status == "complete" else None
+    grouping, told = _grouping(prepared, run.state), _told(run, prepared, status)
+    writer.finish({"engine": engine.choice()}, grouping, told, tensors)
+    if status in ("complete", "diverged"):
+        tidy(writer.folder)
+
+
+def _told(run: _Run, prepared: Prepared, status: str) -> dict[str, Any]:
     about = {
         "n_parameters": prepared.size.n_parameters,
         "flops_per_example": prepared.size.flops_per_example,
         "Delta_first": run.Delta_first,
     }
-    done = status == "complete"
-    summary = {**_summary(problem, state, status), **about}
-    tensors = problem.engine.export(state.models.w[0]) if done else None
-    writer.finish({"engine": problem.engine.choice()}, _grouping(prepared, state), summary, tensors)
-    if status in ("complete", "diverged"):
-        tidy(writer.folder)
+    return {**_summary(prepared.problem, run.state, status), **about}
 
 
 def _grouping(prepared: Prepared, state: State) -> dict[str, Any]:

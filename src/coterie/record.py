@@ -1,7 +1,7 @@
 """What happened: a run folder of plain files, written so that a crash loses nothing already there.
 
 config.toml as resolved, meta.json (versions, seed, commit), rows.jsonl (one aggregation a line),
-grouping.json, and at the end model.safetensors and, last of all, summary.json.
+grouping.json, progress.json meanwhile, and at the end model.safetensors and summary.json.
 """
 
 import json
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 ROWS = "rows.jsonl"
+PROGRESS = "progress.json"  # the summary so far, while a run is under way
 RUNS = "runs.json"  # of a sweep: all its runs, also those not begun
 COMPLETE = "complete already"
 DIVERGED = "diverged, and would again; lower train.lr"
@@ -131,10 +132,16 @@ class RunWriter:
         if before | meta != before:
             self._write("meta.json", _json(before | meta))
         self._write("summary.json", _json({**summary, "wall_s": round(self.wall_s, 4)}))
+        with suppress(OSError):
+            (self.folder / PROGRESS).unlink(missing_ok=True)
 
     def write_grouping(self, grouping: Json) -> None:
         """Write who is in which group."""
         self._write("grouping.json", _json(grouping))
+
+    def write_progress(self, summary: Json) -> None:
+        """Write the summary so far, for who watches; the one at the end takes its place."""
+        self._write(PROGRESS, _json({**summary, "wall_s": round(self.wall_s, 4)}))
 
     def _write(self, name: str, content: bytes) -> None:
         with writing(self.folder / name, self.folder):
