@@ -68,8 +68,17 @@ def seconds_to(run: RecordedRun, target: float) -> float | None:
 
 
 def label(run: RecordedRun) -> str:
-    """Name a run's line: the algorithm, and its grouping where that is not the default."""
-    algorithm = run.config["algorithm"]
+    """Name a run's line: the algorithm, and its grouping where that is not the default.
+
+    A run that is not complete is named so, and is therefore on a line of its own.
+    """
+    name, status = name_of(run.config), run.summary["status"]
+    return name if status == "complete" else f"{name} ({status})"
+
+
+def name_of(config: dict[str, Any]) -> str:
+    """Name the line of a run of some settings."""
+    algorithm = config["algorithm"]
     name, grouping = str(algorithm["name"]), algorithm.get("grouping", DEFAULT_GROUPING)
     grouped = name in ALGORITHMS and ALGORITHMS[name].searched
     return f"{name} ({grouping})" if grouped and grouping != DEFAULT_GROUPING else name

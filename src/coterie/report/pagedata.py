@@ -9,7 +9,7 @@ from statistics import mean
 from typing import Any
 
 from coterie.algorithms import ALGORITHMS
-from coterie.comparison import BASELINE, Block, compare, label
+from coterie.comparison import BASELINE, Block, compare, label, name_of
 from coterie.record import RecordedRun
 from coterie.report.costs import bars, pareto
 from coterie.report.curves import AXES, QUANTITIES, curve, hit
@@ -18,6 +18,7 @@ from coterie.table import COLUMNS, cells, footing, heading
 
 Json = dict[str, Any]
 Progress = Callable[[str, int, int], None]
+MakeCurve = Callable[[Sequence[RecordedRun], int], Json]
 FORMAT = 1
 MOST_POINTS, LEAST_POINTS = 2000, 200  # of a curve
 MOST_NUMBERS = 400_000  # of all curves: about 3 MB
@@ -28,21 +29,30 @@ def page_data(
     target: float | None = None,
     left_out: Sequence[str] = (),
     progress: Progress = lambda what, done, of: None,
+    *,
+    expected: Sequence[Json] = (),
+    make_curve: MakeCurve = curve,
+    networks: dict[bytes, Json] | None = None,
 ) -> Json:
     """Describe runs block by block; `left_out` are lines about runs that could not be shown.
 
     A block holds runs that differ in algorithm and seed only; nothing is averaged across blocks.
+    Runs that are not complete are lines of their own; before its groups are known, a run's grouping
+    is empty. For a page that is made again and again: `expected` are the configs of all runs to
+    come, which keep colours the same, and `make_curve` and `networks` may remember what was made.
     """
     blocks = compare(runs, target)
     members = [members_of(runs, block) for block in blocks]
-    page = _Page(_styles(blocks), _names(runs), _most_points(members), {})
+    styles = _styles(runs, blocks, expected)
+    kept = {} if networks is None else networks
+    page = _Page(styles, _names(runs), _most_points(members), kept, make_curve)
     told = []
     for number, (block, own) in enumerate(zip(blocks, members, strict=True)):
         progress("settings", number, len(blocks))
         told.append(_block(page, block, own, target))
     return {
         "format": FORMAT,
-        "title": f"{len(runs)} run{'s' if len(runs) > 1 else ''}",
+        "title": f"{len(runs)} run{'' if len(runs) == 1 else 's'}",
         "made_by": f"coterie {version('coterie')}",
         "left_out": list(left_out),
         "notes": _version_notes(runs, page.names),
@@ -63,10 +73,11 @@ class _Page:
     names: dict[Path, str]
     most_points: int
     networks: dict[bytes, Json]
+    make_curve: MakeCurve
 
     def network(self, run: RecordedRun) -> int | None:
-        """Return the number of a run's network; None for a run that needs none."""
-        if ALGORITHMS[run.config["algorithm"]["name"]].pooled:
+        """Return the number of a run's network; None for a run that needs or has none yet."""
+        if not run.grouping or ALGORITHMS[run.config["algorithm"]["name"]].pooled:
             return None
         key = key_of(run)
         if key not in self.networks:
@@ -80,14 +91,29 @@ def members_of(runs: Sequence[RecordedRun], block: Block) -> list[RecordedRun]:
     return [run for run in runs if str({k: run.settings.get(k) for k in block.setting}) == told]
 
 
-def _styles(blocks: Sequence[Block]) -> dict[str, int]:
-    """Number the labels: looks repeat after some, so algorithms come before their groupings."""
-    labels = dict.fromkeys(line.algorithm for block in blocks for line in block.lines)
-    return {name: at for at, name in enumerate(sorted(labels, key=lambda name: "(" in name))}
+def _styles(
+    runs: Sequence[RecordedRun], blocks: Sequence[Block], expected: Sequence[Json]
+) -> dict[str, int]:
+    """Number the labels: looks repeat after some, so algorithms come before their groupings.
+
+    A line keeps its look when its runs are complete.
+    """
+    names = {label(run): name_of(run.config) for run in runs}
+    to_come = sorted({name_of(config) for config in expected}, key=_place)
+    shown = [names[line.algorithm] for block in blocks for line in block.lines]
+    order = sorted(dict.fromkeys([*to_come, *shown]), key=lambda name: "(" in name)
+    return {said: order.index(name) for said, name in names.items()}
+
+
+def _place(name: str) -> tuple[int, str]:
+    """Where a line stands in a table of all."""
+    return list(ALGORITHMS).index(name.split(" ", maxsplit=1)[0]), name
 
 
 def _names(runs: Sequence[RecordedRun]) -> dict[Path, str]:
     """Name runs by their folders, without the part of the path that all have in common."""
+    if not runs:
+        return {}
     folders = [run.folder.absolute() for run in runs]
     common = Path(os.path.commonpath([folder.parent for folder in folders]))
     return {
@@ -160,9 +186,9 @@ def _line(page: _Page, runs: list[RecordedRun], targets: dict[int, float]) -> Js
     drawn = network is not None and "at" in list(page.networks.values())[network]
     return {
         "seeds": [run.config["seed"] for run in runs],
-        "curve": curve(runs, page.most_points),
+        "curve": page.make_curve(runs, page.most_points),
         "hit": hit(runs, targets),
-        "groups": groups_of(first),
+        "groups": groups_of(first) if first.grouping else None,
         "network": network,
         "z": first.grouping["z"] if drawn else None,
         "servers": first.grouping.get("servers") if drawn else None,
@@ -215,7 +241,7 @@ def _version_notes(runs: Sequence[RecordedRun], names: dict[Path, str]) -> list[
     by_version: dict[str, list[str]] = {}
     for run in runs:
         by_version.setdefault(_version(run), []).append(names[run.folder])
-    most = max(by_version, key=lambda v: len(by_version[v]))
+    most = max(by_version, key=lambda v: len(by_version[v]), default="")
     return [
         f"{len(own)} of {len(runs)} runs are from coterie {other}, the others from {most}; "
         f"figures may not compare: {', '.join(own[:8])}{', ...' if len(own) > 8 else ''}"
