@@ -153,6 +153,7 @@ def test_a_table_is_run_judged_and_written_and_not_run_twice(
     done = coterie(*words)
     assert done.exit_code == 0, done.output
     assert "1 of 3 runs: complete already" in done.output
+    assert (out / "report.html").stat().st_size > 10_000
     said = (out / "reproduction.md").read_text()
     assert "| Dtt sr | fedavg | 50 | 1.00x |" in said
     assert "| Dtt sr | fedavg-ic (reference) | 6 | 8.33x |" in said

@@ -100,7 +100,7 @@ def reproduce(
     NAME is an experiment that ships with coterie, or 'all'. What is complete is not run again, so
     that a long one can be done in several sittings; tables are made of all runs in the folder.
     A dataset that is not on this machine is left out. The tables also go to reproduction.md in
-    the folder of the runs.
+    the folder of the runs, and the runs themselves to a page, report.html.
     """
     from coterie.reproduction import REPRODUCTIONS
 
@@ -138,17 +138,20 @@ def _reproduce(
     every_s: float,
 ) -> None:
     from coterie.record import find_runs
+    from coterie.report import write_report
     from coterie.report.drawing import write
     from coterie.reproduction import judge, markdown
 
     folder, chosen = _place(experiment_path(name), scale, wanted, (), out)
     chosen = _with_data(chosen)
     _complete(folder, chosen, jobs, workers, every_s)
-    tables = judge(name, find_runs([folder])[0])
+    runs, left_out = find_runs([folder])
+    tables = judge(name, runs)
     for table in tables:
         print_table(table.title, table.columns, table.rows, table.foot, wrap="verdict")
     write(folder / "reproduction.md", markdown(tables).encode())
-    click.echo(f"\nrun folder: {folder}")
+    write_report(runs, folder / "report.html", None, left_out)
+    click.echo(f"\nreport: {folder / 'report.html'}\nrun folder: {folder}")
 
 
 def _place(
