@@ -96,7 +96,7 @@ def _block(told: dict[str, Any], runs: list[RecordedRun], target: float | None) 
     for run in runs:
         by_label.setdefault(label(run), {}).setdefault(run.config["seed"], run)
     base = by_label.get(BASELINE, {})
-    targets = _targets(runs, base, target)
+    targets = targets_of(runs, target)
     base_s = {seed: seconds_to(run, targets[seed]) for seed, run in base.items() if targets}
     known = list(ALGORITHMS)
     order = sorted(by_label, key=lambda name: (known.index(name.split(" ")[0]), name))
@@ -105,17 +105,23 @@ def _block(told: dict[str, Any], runs: list[RecordedRun], target: float | None) 
     return Block(told, f"{target:.1%}" if target is not None else said, lines)
 
 
-def _targets(
-    runs: list[RecordedRun], base: dict[int, RecordedRun], target: float | None
-) -> dict[int, float]:
-    """Target accuracy of every seed; a seed that FedAvg did not run has the others' mean."""
-    seeds = {run.config["seed"] for run in runs}
+def targets_of(runs: Sequence[RecordedRun], target: float | None) -> dict[int, float]:
+    """Target accuracy of the seeds of a block; one that FedAvg did not run has the others' mean.
+
+    A seed on which FedAvg has begun and is not complete has none yet.
+    """
+    seeds = dict.fromkeys(run.config["seed"] for run in runs)
     if target is not None:
         return dict.fromkeys(seeds, target)
-    if not base:
+    final: dict[int, float] = {}
+    for run in runs:
+        if label(run) == BASELINE:
+            final.setdefault(run.config["seed"], float(run.summary["test_accuracy"]))
+    if not final:
         return {}
-    final = {seed: float(run.summary["test_accuracy"]) for seed, run in base.items()}
-    return {seed: final.get(seed, mean(final.values())) for seed in seeds}
+    begun = {run.config["seed"] for run in runs if name_of(run.config) == BASELINE}
+    known = [seed for seed in seeds if seed in final or seed not in begun]
+    return {seed: final.get(seed, mean(final.values())) for seed in known}
 
 
 def _line(
@@ -127,7 +133,7 @@ def _line(
     accuracies = [float(run.summary["test_accuracy"]) for run in runs]
     seeds = [run.config["seed"] for run in runs]
     hits = [
-        seconds_to(run, targets[seed]) if targets else None
+        seconds_to(run, targets[seed]) if seed in targets else None
         for run, seed in zip(runs, seeds, strict=True)
     ]
     reached = [s for s in hits if s is not None]

@@ -9,7 +9,7 @@ from statistics import mean
 from typing import Any
 
 from coterie.algorithms import ALGORITHMS
-from coterie.comparison import BASELINE, Block, compare, label, name_of
+from coterie.comparison import Block, compare, label, name_of, targets_of
 from coterie.record import RecordedRun
 from coterie.report.costs import bars, pareto
 from coterie.report.curves import AXES, QUANTITIES, curve, hit
@@ -141,20 +141,9 @@ def _by_label(runs: Sequence[RecordedRun]) -> dict[str, list[RecordedRun]]:
     return {name: [own[seed] for seed in sorted(own)] for name, own in found.items()}
 
 
-def _targets(
-    runs: Sequence[RecordedRun], base: Sequence[RecordedRun], target: float | None
-) -> dict[int, float]:
-    """Target accuracy of every seed, as the table has it."""
-    seeds = [run.config["seed"] for run in runs]
-    if target is not None:
-        return dict.fromkeys(seeds, target)
-    final = {run.config["seed"]: float(run.summary["test_accuracy"]) for run in base}
-    return {seed: final.get(seed, mean(final.values())) for seed in seeds} if final else {}
-
-
 def _block(page: _Page, block: Block, runs: list[RecordedRun], target: float | None) -> Json:
     by_label = _by_label(runs)
-    targets = _targets(runs, by_label.get(BASELINE, []), target)
+    targets = targets_of(runs, target)
     said = [100 * value for value in targets.values()]
     lines = [
         {
@@ -171,7 +160,7 @@ def _block(page: _Page, block: Block, runs: list[RecordedRun], target: float | N
         "heading": heading(block),
         "footing": footing(block),
         "target": {"mean": mean(said), "low": min(said), "high": max(said)} if said else None,
-        "notes": _notes(block, runs, by_label, lines),
+        "notes": _notes(runs, by_label, lines),
         "lines": lines,
         "bars": bars([by_label[line.algorithm] for line in block.lines]),
         "pareto": pareto(
@@ -196,16 +185,14 @@ def _line(page: _Page, runs: list[RecordedRun], targets: dict[int, float]) -> Js
 
 
 def _notes(
-    block: Block,
-    runs: list[RecordedRun],
-    by_label: dict[str, list[RecordedRun]],
-    lines: list[Json],
+    runs: list[RecordedRun], by_label: dict[str, list[RecordedRun]], lines: list[Json]
 ) -> list[str]:
     """Say what the figures of a block might hide."""
     notes = []
-    seeds = {line.algorithm: line.seeds for line in block.lines}
-    if len({tuple(line["seeds"]) for line in lines}) > 1:
-        said = ", ".join(f"{name} {n}" for name, n in seeds.items())
+    done = {name for name, own in by_label.items() if own[0].summary["status"] == "complete"}
+    seeds = {line["label"]: line["seeds"] for line in lines if line["label"] in done}
+    if len({tuple(own) for own in seeds.values()}) > 1:
+        said = ", ".join(f"{name} {len(own)}" for name, own in seeds.items())
         notes.append(f"Lines have different seeds ({said}): their means are not of the same draws.")
     repeated = len(runs) - sum(map(len, by_label.values()))
     if repeated:
