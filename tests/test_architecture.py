@@ -49,6 +49,7 @@ ORDER = [
     "table",
     "reproduction",
     "report",
+    "watch",
     "export",
     "figures",
     "tracking",

@@ -19,6 +19,7 @@ from coterie.cli.running import CHECKPOINT_EVERY_S, begin, go_on, run_all, runs_
 from coterie.cli.showing import find_complete, print_blocks
 from coterie.cli.sweeps import reproduce, sweep
 from coterie.cli.track import targets_of, track, track_option
+from coterie.cli.watch import watch
 from coterie.errors import CoterieError, did_you_mean
 
 
@@ -32,6 +33,7 @@ def main() -> None:
       coterie demo                          six algorithms on real images, in a minute
       coterie run quickstart                one run of an experiment file that ships with coterie
       coterie run my.toml --set algorithm.tau2=10 --set model.name=2nn
+      coterie watch runs/my                 runs under way, on a page in the browser
       coterie compare runs/                 the table of any runs
       coterie retime runs/ --set network.link_mbytes_per_s=10    the same on slower links
       coterie figures runs/ -o figures      for a paper: PDF, SVG or PNG, and the table for LaTeX
@@ -55,6 +57,7 @@ main.add_command(report)
 main.add_command(retime)
 main.add_command(sweep)
 main.add_command(reproduce)
+main.add_command(watch)
 
 
 @main.command()

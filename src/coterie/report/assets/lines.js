@@ -60,7 +60,7 @@ function curveCaption(block, chosen, several, axis) {
     const never = block.lines.filter((line) => !line.hit).map((line) => line.label);
     const list = reached.map(({ label, hit }) => `${label} ${amount(hit[axis.key], axis.unit)}${hit.reached < hit.of ? ` (${hit.reached} of ${hit.of} seeds)` : ""}`);
     said.push(`Target ${number(block.target.mean)}% first measured (rings), in ${axis.label}: ${list.join(", ") || "by none"}.`);
-    if (never.length) said.push(`Never reached: ${never.join(", ")}.`);
+    if (never.length) said.push(`Not reached: ${never.join(", ")}.`);
   }
   if (chosen.logy === "log") {
     const flat = block.lines.filter(({ curve }) => curve.y[chosen.y] && !curve.y[chosen.y].mean.some((v) => v > 0));

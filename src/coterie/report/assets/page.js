@@ -30,10 +30,11 @@ class Page {
     tip.hide();
     this.root.replaceChildren();
     this.header(data);
+    if (this.above) this.root.append(this.above); // what a page of runs under way has on top
     this.leftOut(data);
     if (data.blocks.length > 1) this.contents(data);
     data.blocks.forEach((block, at) => this.block(block, at, data));
-    this.settings(data);
+    if (data.runs.length) this.settings(data);
     first ? this.jump() : scrollTo(0, at);
   }
 
@@ -76,7 +77,7 @@ class Page {
         { link: `#block-${at + 1}`, text: block.heading, act: () => this.open(at) },
         String(block.lines.length),
         `${best.label}, ${(100 * best.accuracy).toFixed(1)}%`,
-        quick ? `${quick.label}, ${number(quick.target_s)} s` : block.target ? "never reached" : "no target",
+        quick ? `${quick.label}, ${number(quick.target_s)} s` : block.target ? "not reached" : "no target",
       ];
     });
     table(part, ["setting", "lines", "most accurate", "first at the target"], rows, "Settings of this page");

@@ -1,0 +1,41 @@
+"""`coterie watch`: runs and sweeps on a page of this machine, while they are under way."""
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--port", type=click.IntRange(1, 65535), help="Port of the page [any free one].")
+@click.option("--target", type=click.FloatRange(0, 1), help="Accuracy to time [FedAvg's final].")
+@click.option("--open", "opens", is_flag=True, help="Open the page in the browser.")
+def watch(folder: Path, port: int | None, target: float | None, opens: bool) -> None:
+    """Follow the runs in DIR, a run, a sweep or a folder of several, on a page in the browser.
+
+    \b
+    coterie run my.toml &                    a sweep, into runs/my
+    coterie watch runs/my --open             how far every run is, and the report as it grows
+    coterie watch runs/ --port 8000          the same address every time
+
+    The page is that of 'coterie report', redrawn as rows come; what was chosen on it stays. A run
+    that is not complete is a line of its own, named so, and never part of a mean with others. Runs
+    are only read: nothing is written to DIR, and a run does not notice. The page can be seen from
+    this machine alone; from another one: ssh -L 8000:127.0.0.1:8000 HOST, with --port 8000 here.
+    Ctrl-C ends watching. See docs/watch.md.
+    """
+    from coterie.watch import Live, Server
+
+    server = Server(Live(folder, target), port or 0)
+    try:
+        click.echo(f"watching {folder} at {server.url} (Ctrl-C ends it)")
+        if opens:
+            import webbrowser
+
+            if not webbrowser.open(server.url):
+                click.echo("no browser could be opened; open the address yourself", err=True)
+        server.serve_forever()
+    except KeyboardInterrupt:
+        click.echo("\nstopped watching; runs under way go on")
+    finally:
+        server.server_close()

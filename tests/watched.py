@@ -1,0 +1,104 @@
+"""Runs under way, made by hand, and the real `coterie watch` to look at them."""
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from http.client import HTTPConnection, HTTPResponse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coterie.record import RecordedRun
+from made_runs import made_run, write_run
+from resuming import start
+
+Json = dict[str, Any]
+WHERE = re.compile(r"http://127\.0\.0\.1:(\d+)/")
+
+
+def rising(folder: Path, algorithm: str = "fedavg", seed: int = 0, rows: int = 21) -> RecordedRun:
+    """A run of some rows, that is set to have as many steps."""
+    steps = {"train": {"steps": rows - 1}}
+    return made_run(folder, algorithm, seed, [*np.linspace(0.1, 0.9, rows)], settings=steps)
+
+
+def under_way(run: RecordedRun, rows: int) -> Path:
+    """Write a run as it is after some of its rows, or bring it that far."""
+    if not run.folder.exists():
+        write_run(run)
+        (run.folder / "summary.json").unlink()
+    at = run.rows[rows - 1]
+    text = "".join(json.dumps(row) + "\n" for row in run.rows[:rows])
+    (run.folder / "rows.jsonl").write_text(text + '{"t": 99, "sec')  # the next, half written
+    told = {**run.summary, "status": "running", "steps": at["t"], "test_accuracy": None}
+    (run.folder / "progress.json").write_text(json.dumps(told))
+    return run.folder
+
+
+def ended(run: RecordedRun, status: str = "complete") -> Path:
+    """Write the end of a run that was under way."""
+    text = "".join(json.dumps(row) + "\n" for row in run.rows)
+    (run.folder / "rows.jsonl").write_text(text)
+    (run.folder / "summary.json").write_text(json.dumps({**run.summary, "status": status}))
+    (run.folder / "progress.json").unlink()
+    return run.folder
+
+
+def planned(folder: Path, *runs: RecordedRun) -> None:
+    """Write the list of a sweep's runs."""
+    told = [{"folder": run.folder.name, "config": run.config} for run in runs]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "runs.json").write_text(json.dumps({"runs": told}))
+
+
+@contextmanager
+def watching(*words: object) -> Iterator[tuple[int, "subprocess.Popen[str]"]]:
+    """Start `coterie watch` in a process of its own; yields its port, and the process."""
+    process = start("watch", *words)
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        found = WHERE.search(line)
+        assert found, (line, process.communicate(timeout=60))
+        yield int(found[1]), process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def request(
+    port: int, path: str = "/data.json", method: str = "GET", **headers: str
+) -> tuple[HTTPResponse, bytes]:
+    """Ask a server; `Host` is what a browser would say unless it is given."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=60)
+    try:
+        connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
+        for name, value in {"Host": f"127.0.0.1:{port}", **headers}.items():
+            if value:
+                connection.putheader(name.replace("_", "-"), value)
+        connection.endheaders()
+        answer = connection.getresponse()
+        return answer, answer.read()
+    finally:
+        connection.close()
+
+
+def data_of(port: int) -> Json:
+    """What the page is told."""
+    answer, body = request(port)
+    assert answer.status == 200
+    found: Json = json.loads(body)
+    return found
+
+
+def statuses(data: Json) -> dict[str, str]:
+    return {run["name"]: run["status"] for run in data["runs"]}
+
+
+def shifted(run: RecordedRun, status: str) -> RecordedRun:
+    """The same run with another status in its summary."""
+    return replace(run, summary={**run.summary, "status": status})
