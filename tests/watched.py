@@ -2,7 +2,9 @@
 
 import json
 import re
+import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from coterie.record import RecordedRun
+from coterie.record import RecordedRun, write_atomically, write_json
 from made_runs import made_run, write_run
 from resuming import start
 
@@ -29,21 +31,30 @@ def rising(folder: Path, algorithm: str = "fedavg", seed: int = 0, rows: int = 2
 def under_way(run: RecordedRun, rows: int) -> Path:
     """Write a run as it is after some of its rows, or bring it that far."""
     if not run.folder.exists():
-        write_run(run)
-        (run.folder / "summary.json").unlink()
-    at = run.rows[rows - 1]
-    text = "".join(json.dumps(row) + "\n" for row in run.rows[:rows])
-    (run.folder / "rows.jsonl").write_text(text + '{"t": 99, "sec')  # the next, half written
-    told = {**run.summary, "status": "running", "steps": at["t"], "test_accuracy": None}
-    (run.folder / "progress.json").write_text(json.dumps(told))
+        with tempfile.TemporaryDirectory() as elsewhere:  # what it holds appears all at once
+            made = write_run(replace(run, folder=Path(elsewhere) / "run"))
+            (made / "summary.json").unlink()
+            _advance(made, run, rows)
+            run.folder.parent.mkdir(parents=True, exist_ok=True)
+            shutil.move(made, run.folder)
+    else:
+        _advance(run.folder, run, rows)
     return run.folder
+
+
+def _advance(folder: Path, run: RecordedRun, rows: int) -> None:
+    text = "".join(json.dumps(row) + "\n" for row in run.rows[:rows])
+    half = '{"t": 99, "sec'  # of the next row
+    write_atomically(folder / "rows.jsonl", (text + half).encode())
+    at = {"steps": run.rows[rows - 1]["t"], "test_accuracy": None}
+    write_json(folder / "progress.json", {**run.summary, "status": "running", **at})
 
 
 def ended(run: RecordedRun, status: str = "complete") -> Path:
     """Write the end of a run that was under way."""
     text = "".join(json.dumps(row) + "\n" for row in run.rows)
-    (run.folder / "rows.jsonl").write_text(text)
-    (run.folder / "summary.json").write_text(json.dumps({**run.summary, "status": status}))
+    write_atomically(run.folder / "rows.jsonl", text.encode())
+    write_json(run.folder / "summary.json", {**run.summary, "status": status})
     (run.folder / "progress.json").unlink()
     return run.folder
 

@@ -18,7 +18,8 @@ function duration(seconds, digits = 0) {
 class Progress {
   constructor() {
     this.element = html(null, "section", { id: "live", "aria-label": "Progress" });
-    this.news = html(this.element, "p", { id: "news", role: "status" });
+    this.lost = html(this.element, "p", { id: "lost", class: "warning", role: "status" });
+    this.news = html(this.element, "p", { id: "news", class: "quiet" }); // not spoken: it goes on every second
     this.bar = html(this.element, "div", { class: "bar all", role: "progressbar", "aria-label": "All runs", "aria-valuemin": 0, "aria-valuemax": 100 });
     html(this.bar, "i");
     this.frame = html(this.element, "div", { class: "wide runs progress", tabindex: 0, role: "region", "aria-label": "Progress of every run" });
@@ -106,14 +107,11 @@ const silence = (run, now) => (run.status === "running" && run.news_at !== null 
 
 const kindOf = (label) => label.replace(/ \((running|failed|diverged|interrupted)\)$/, "");
 
-function headline(data) {
-  const count = (status) => data.runs.filter((run) => run.status === status).length;
-  const said = ["complete", "running", "waiting", "failed", "diverged", "interrupted", "damaged"]
-    .filter((status) => count(status))
-    .map((status) => `${count(status)} ${status}`);
-  if (!said.length) return "no run yet";
-  const runs = `${data.runs.length} run${data.runs.length > 1 ? "s" : ""}`;
-  return count("complete") === data.runs.length ? `${runs}, all complete` : `${runs}, ${said.join(", ")}`;
+function counts({ runs }) {
+  const count = (status) => runs.filter((run) => run.status === status).length;
+  if (count("complete") === runs.length) return runs.length > 1 ? `All ${runs.length} runs are complete.` : "The run is complete.";
+  const said = ["running", "waiting", "failed", "diverged", "interrupted", "damaged"].filter(count);
+  return `${count("complete")} of ${runs.length} run${runs.length > 1 ? "s" : ""} complete, ${said.map((status) => `${count(status)} ${status}`).join(", ")}.`;
 }
 
 class Watch {
@@ -173,16 +171,16 @@ class Watch {
   }
 
   tell() {
-    const { news } = this.progress;
+    const { element, lost, news, frame, bar } = this.progress;
+    write(lost, this.lost ? "Connection lost; retrying. Is 'coterie watch' still running? What is below is as it was." : "");
     if (!this.data) {
-      if (!news.isConnected) this.report.root.replaceChildren(this.progress.element);
-      this.progress.frame.hidden = this.progress.bar.hidden = true;
+      if (!element.isConnected) this.report.root.replaceChildren(element);
+      frame.hidden = bar.hidden = true;
+      return;
     }
-    news.className = this.lost ? "warning" : "quiet";
-    if (!this.data) return write(news, this.lost ? "Connection lost; retrying" : "Asking for the runs");
     const times = this.data.runs.map((run) => run.news_at).filter((at) => at !== null);
     const said = [];
-    if (this.lost) said.push("Connection lost; retrying. Is 'coterie watch' still running? What is below is as it was.");
+    if (this.data.runs.length) said.push(counts(this.data));
     if (!times.length) said.push(`No run has begun in ${this.data.folder} yet; this page waits.`);
     else {
       said.push(`Last news ${duration(this.now() - Math.max(...times))} ago.`);
@@ -200,9 +198,11 @@ class Watch {
     const back = focused();
     const told = tip.element && !tip.element.hidden;
     this.carry(data);
-    data.page.title = `${data.folder}: ${headline(data)}`;
+    data.page.title = data.folder;
     report.show(data.page);
     this.drawn = data;
+    for (const { heading, lines } of data.page.blocks)
+      if (report.memories.has(heading)) report.memories.get(heading).labels = lines.map((line) => line.label);
     this.progress.frame.scrollTop = moved;
     for (const id of unfolded) if (document.getElementById(id)) document.getElementById(id).open = true;
     if (back()) back().focus({ preventScroll: true });
@@ -232,7 +232,6 @@ class Watch {
         if (memory.labels.some((each) => kindOf(each) === kindOf(label) && memory.hidden.has(each))) memory.hidden.add(label);
       for (const chosen of Object.values(memory))
         if (chosen && chosen.line && !labels.includes(chosen.line)) chosen.line = labels.find((each) => kindOf(each) === kindOf(chosen.line)) || chosen.line;
-      memory.labels = labels;
     }
   }
 
