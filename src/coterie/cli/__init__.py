@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import click
@@ -15,7 +15,7 @@ from coterie.cli.network import network
 from coterie.cli.plan import plan
 from coterie.cli.reports import report
 from coterie.cli.retime import retime
-from coterie.cli.running import CHECKPOINT_EVERY_S, begin, go_on, run_all, runs_at_once
+from coterie.cli.running import Pace, begin, go_on, run_all, runs_at_once
 from coterie.cli.showing import find_complete, print_blocks
 from coterie.cli.sweeps import reproduce, sweep
 from coterie.cli.track import targets_of, track, track_option
@@ -69,7 +69,7 @@ def demo(out: Path | None, jobs: int | None) -> None:
     from coterie.report import write_picture, write_report
 
     folder, todo = begin("demo", (), out)
-    run_all(folder, todo, jobs, None, CHECKPOINT_EVERY_S)
+    run_all(folder, todo, Pace(jobs))
     runs, _ = find_runs([job.folder for job in todo])
     print_blocks(runs, None)
     write_report(runs, folder / "report.html")
@@ -93,11 +93,9 @@ def run(
     file: str | None,
     overrides: tuple[str, ...],
     out: Path | None,
-    jobs: int | None,
-    workers: int | None,
-    every_s: float,
     resume: Path | None,
     track: tuple[str, ...],
+    pace: Pace,
 ) -> None:
     """Run the experiment in FILE, a TOML file or the name of one that ships with coterie.
 
@@ -117,12 +115,12 @@ def run(
     """
     from coterie.record import find_runs
 
-    to = targets_of(track, resume)
+    pace = replace(pace, track=targets_of(track, resume))
     if resume is not None:
-        folder, every = resume, go_on(resume, file, overrides, out, jobs, workers, every_s, to)
+        folder, every = resume, go_on(resume, file, overrides, out, pace)
     elif file is not None:
         folder, every = begin(file, overrides, out)
-        run_all(folder, every, jobs, workers, every_s, to)
+        run_all(folder, every, pace)
     else:
         raise click.UsageError("Missing argument 'FILE' (or --resume DIR)")
     print_blocks(find_runs([job.folder for job in every])[0], None)

@@ -2,7 +2,8 @@
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,11 +37,28 @@ OPTIONS = [
 ]
 
 
+@dataclass(frozen=True)
+class Pace:
+    """How runs are run: so many at a time, on so many cores, kept so often, and tracked where."""
+
+    jobs: int | None = None
+    workers: int | None = None
+    every_s: float = CHECKPOINT_EVERY_S
+    track: "Sequence[Target]" = ()
+
+
 def runs_at_once(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options jobs, workers and every_s."""
+    """Give a command the options of a pace, which it gets as one argument."""
+
+    @wraps(command)
+    def paced(
+        *args: Any, jobs: int | None, workers: int | None, every_s: float, **rest: Any
+    ) -> Any:
+        return command(*args, pace=Pace(jobs, workers, every_s), **rest)
+
     for option in reversed(OPTIONS):
-        command = option(command)
-    return command
+        paced = option(paced)
+    return paced
 
 
 def begin(file: str, overrides: tuple[str, ...], out: Path | None) -> "tuple[Path, list[Job]]":
@@ -64,10 +82,7 @@ def go_on(
     file: str | None,
     overrides: tuple[str, ...],
     out: Path | None,
-    jobs: int | None,
-    workers: int | None,
-    every_s: float,
-    track: "Sequence[Target]" = (),
+    pace: Pace,
 ) -> "list[Job]":
     """Go on with what a folder holds, and return all its runs."""
     from coterie.config import load_experiment
@@ -84,18 +99,11 @@ def go_on(
     for line in lines:
         click.echo(line, err=True)
     if todo:
-        run_all(folder, todo, jobs, workers, every_s, track)
+        run_all(folder, todo, pace)
     return every
 
 
-def run_all(
-    folder: Path,
-    todo: "list[Job]",
-    jobs: int | None,
-    workers: int | None,
-    every_s: float,
-    track: "Sequence[Target]" = (),
-) -> None:
+def run_all(folder: Path, todo: "list[Job]", pace: Pace) -> None:
     """Run jobs into a folder, and say how to go on if they are stopped."""
     from coterie.build import load_dataset
     from coterie.experiment import Interrupted
@@ -112,15 +120,15 @@ def run_all(
     try:
         steps = {job.label: job.config.train.steps for job in todo}
         with sweep_folder(folder, todo), stopping(stop.ask), progress(steps) as (on_row, say):
-            cores = workers or os.cpu_count() or 1
-            at_once = min(jobs or cores, len(todo))
+            cores = pace.workers or os.cpu_count() or 1
+            at_once = min(pace.jobs or cores, len(todo))
             todo = [replace(job, threads=max(1, cores // at_once)) for job in todo]
-            with tracking(track, folder, todo, on_row, say) as on_row_tracked:
+            with tracking(pace.track, folder, todo, on_row, say) as on_row_tracked:
                 run_jobs(
                     todo,
                     at_once,
                     on_row_tracked,
-                    checkpoint_every_s=every_s,
+                    checkpoint_every_s=pace.every_s,
                     stop=stop,
                     say=say,
                 )

@@ -7,7 +7,7 @@ import click
 
 from coterie.cli.commands import print_table, set_option
 from coterie.cli.experiments import experiment_path
-from coterie.cli.running import run_all, runs_at_once
+from coterie.cli.running import Pace, run_all, runs_at_once
 from coterie.cli.showing import print_blocks
 from coterie.errors import CoterieError, DataError, did_you_mean
 
@@ -47,9 +47,7 @@ def sweep(
     wanted: tuple[str, ...],
     overrides: tuple[str, ...],
     out: Path | None,
-    jobs: int | None,
-    workers: int | None,
-    every_s: float,
+    pace: Pace,
 ) -> None:
     """Run what is not yet complete of the sweep in FILE, into one folder.
 
@@ -67,7 +65,7 @@ def sweep(
     path = experiment_path(file)
     select = selected_by(read_experiment(path))
     folder, chosen = _place(path, scale, wanted, overrides, out)
-    runs = _complete(folder, chosen, jobs, workers, every_s)
+    runs = _complete(folder, chosen, pace)
     if select:
         _print_ranking(runs, select)
     else:
@@ -86,9 +84,7 @@ def reproduce(
     scale: "Scale",
     wanted: tuple[str, ...],
     out: Path | None,
-    jobs: int | None,
-    workers: int | None,
-    every_s: float,
+    pace: Pace,
 ) -> None:
     """Run a table or figure of the paper, and set what the paper says beside what comes out.
 
@@ -110,15 +106,7 @@ def reproduce(
     failed = []
     for each in REPRODUCTIONS if name == "all" else [name]:
         try:
-            _reproduce(
-                each,
-                scale,
-                wanted,
-                out / each if out and name == "all" else out,
-                jobs,
-                workers,
-                every_s,
-            )
+            _reproduce(each, scale, wanted, out / each if out and name == "all" else out, pace)
         except CoterieError as error:
             if name != "all":
                 raise
@@ -133,9 +121,7 @@ def _reproduce(
     scale: "Scale",
     wanted: tuple[str, ...],
     out: Path | None,
-    jobs: int | None,
-    workers: int | None,
-    every_s: float,
+    pace: Pace,
 ) -> None:
     from coterie.record import find_runs
     from coterie.report import write_report
@@ -144,7 +130,7 @@ def _reproduce(
 
     folder, chosen = _place(experiment_path(name), scale, wanted, (), out)
     chosen = _with_data(chosen)
-    _complete(folder, chosen, jobs, workers, every_s)
+    _complete(folder, chosen, pace)
     runs, left_out = find_runs([folder])
     tables = judge(name, runs)
     for table in tables:
@@ -170,9 +156,7 @@ def _place(
     return folder, only(place_jobs(load_experiment(path, overrides, scale), folder), wanted)
 
 
-def _complete(
-    folder: Path, chosen: "list[Job]", jobs: int | None, workers: int | None, every_s: float
-) -> "list[RecordedRun]":
+def _complete(folder: Path, chosen: "list[Job]", pace: Pace) -> "list[RecordedRun]":
     """Run what is left of some jobs; return the complete ones."""
     from coterie.record import find_runs
     from coterie.sweep import still_to_do
@@ -181,7 +165,7 @@ def _complete(
     for line in lines:
         click.echo(line, err=True)
     if todo:
-        run_all(folder, todo, jobs, workers, every_s)
+        run_all(folder, todo, pace)
     return find_runs([job.folder for job in chosen])[0]
 
 
