@@ -19,6 +19,7 @@ from coterie.table import COLUMNS, cells, footing, heading
 Json = dict[str, Any]
 Progress = Callable[[str, int, int], None]
 MakeCurve = Callable[[Sequence[RecordedRun], int], Json]
+MakeNetwork = Callable[[RecordedRun], Json]
 FORMAT = 1
 MOST_POINTS, LEAST_POINTS = 2000, 200  # of a curve
 MOST_NUMBERS = 400_000  # of all curves: about 3 MB
@@ -32,20 +33,19 @@ def page_data(
     *,
     expected: Sequence[Json] = (),
     make_curve: MakeCurve = curve,
-    networks: dict[bytes, Json] | None = None,
+    make_network: MakeNetwork = network_of,
 ) -> Json:
     """Describe runs block by block; `left_out` are lines about runs that could not be shown.
 
     A block holds runs that differ in algorithm and seed only; nothing is averaged across blocks.
     Runs that are not complete are lines of their own; before its groups are known, a run's grouping
     is empty. For a page that is made again and again: `expected` are the configs of all runs to
-    come, which keep colours the same, and `make_curve` and `networks` may remember what was made.
+    come, so that colours stay, and `make_curve` and `make_network` may remember what they made.
     """
     blocks = compare(runs, target)
     members = [members_of(runs, block) for block in blocks]
     styles = _styles(runs, blocks, expected)
-    kept = {} if networks is None else networks
-    page = _Page(styles, _names(runs), _most_points(members), kept, make_curve)
+    page = _Page(styles, _names(runs), _most_points(members), {}, make_curve, make_network)
     told = []
     for number, (block, own) in enumerate(zip(blocks, members, strict=True)):
         progress("settings", number, len(blocks))
@@ -74,6 +74,7 @@ class _Page:
     most_points: int
     networks: dict[bytes, Json]
     make_curve: MakeCurve
+    make_network: MakeNetwork
 
     def network(self, run: RecordedRun) -> int | None:
         """Return the number of a run's network; None for a run that needs or has none yet."""
@@ -81,7 +82,7 @@ class _Page:
             return None
         key = key_of(run)
         if key not in self.networks:
-            self.networks[key] = network_of(run)
+            self.networks[key] = self.make_network(run)
         return list(self.networks).index(key)
 
 

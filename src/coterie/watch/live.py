@@ -5,7 +5,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
@@ -17,6 +17,7 @@ from coterie.readback import read_json
 from coterie.record import ROWS, RUNS, RecordedRun
 from coterie.report import page_data
 from coterie.report.curves import curve
+from coterie.report.placing import key_of, network_of
 from coterie.watch.seeing import Seen, Signs, see, signs, steps_of
 
 Json = dict[str, Any]
@@ -58,8 +59,7 @@ class Live:
         self._signs: dict[Path, Signs] = {}
         self._sweeps: Signs = ()
         self._seen: dict[Path, Seen] = {}
-        self._networks: dict[bytes, Json] = {}
-        self._curves = _Curves()
+        self._kept = _Kept()
 
     def latest(self) -> Answer:
         """Return what the folder holds, as of a second ago at most."""
@@ -102,10 +102,10 @@ class Live:
             self._target,
             [*problems, *(s.problem for s in seen if s.problem)],
             expected=[config for config in configs if _known(config)],
-            make_curve=self._curves.make,
-            networks=self._networks,
+            make_curve=self._curve,
+            make_network=self._network,
         )
-        self._curves.forget()
+        self._kept.forget()
         return {
             "format": FORMAT,
             "folder": str(self._folder),
@@ -113,6 +113,12 @@ class Live:
             "runs": [self._told(each) for each in seen],
             "page": page,
         }
+
+    def _curve(self, runs: Sequence[RecordedRun], most: int) -> Json:
+        return self._kept.get((*runs, most), lambda: curve(runs, most))
+
+    def _network(self, run: RecordedRun) -> Json:
+        return self._kept.get(key_of(run), lambda: network_of(run))
 
     def _told(self, seen: Seen) -> Json:
         name = seen.folder.relative_to(self._folder).as_posix()
@@ -131,17 +137,16 @@ class Live:
         }
 
 
-class _Curves:
-    """Curves of runs that are as they were when the page was last made are not made anew."""
+class _Kept:
+    """Values that are made once, and kept for as long as every page needs them."""
 
     def __init__(self) -> None:
-        self._before: dict[tuple[Any, ...], Json] = {}
-        self._now: dict[tuple[Any, ...], Json] = {}
+        self._before: dict[Hashable, Json] = {}
+        self._now: dict[Hashable, Json] = {}
 
-    def make(self, runs: Sequence[RecordedRun], most: int) -> Json:
-        key = (*runs, most)
+    def get(self, key: Hashable, make: Callable[[], Json]) -> Json:
         if key not in self._now:
-            self._now[key] = self._before.get(key) or curve(runs, most)
+            self._now[key] = self._before[key] if key in self._before else make()
         return self._now[key]
 
     def forget(self) -> None:
