@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from coterie.cli.experiments import experiment_path
-from coterie.config import load_experiment
+from coterie.config import load_experiment, make_config
+from coterie.experiment import execute
 from coterie.record import RecordedRun, find_runs
 from coterie.reproduction import REPRODUCTIONS, Table, judge
 from coterie.reproduction.efficiency import PAPER_CLOCK, PRINTED
@@ -150,6 +151,9 @@ def test_a_table_is_run_judged_and_written_and_not_run_twice(
     words = ["reproduce", "efficiency", "--out", out, "--jobs", 1]
     done = coterie(*words, "--only", "algorithm.name=fedavg")
     assert done.exit_code == 0, done.output
+    alone = (out / "reproduction.md").read_text()
+    assert "| Dtt sr | hierfavg | 29 | 1.72x | - | - | not run | - | - |" in alone
+    assert "| work | algorithm | paper s | speed up |" in alone
     done = coterie(*words)
     assert done.exit_code == 0, done.output
     assert "1 of 3 runs: complete already" in done.output
@@ -160,7 +164,11 @@ def test_a_table_is_run_judged_and_written_and_not_run_twice(
     runs = {run.config["algorithm"]["name"]: run for run in find_runs([out])[0]}
     mixed = retime(runs["fedavg"], PAPER_CLOCK)
     assert mixed.summary["d_global"] > 2 * runs["fedavg"].summary["d_global"]
+    stranger = {"data": {"sample": 0.1}, "partition": {"num_nodes": 10, "num_edges": 10}}
+    execute(make_config({**stranger, "train": {"steps": 2}}), out / "other")
     again = coterie(*words)
+    assert f"left out: {out / 'other'}: not a run of this experiment" in again.output
+    assert (out / "reproduction.md").read_text() == said
     assert "3 of 3 runs: complete already" in again.output
 
 

@@ -1,6 +1,7 @@
 """Runs timed again by other clocks."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -73,8 +74,9 @@ def test_dropouts_are_the_same_by_any_clock_and_deadlines_are_not(tmp_path: Path
     assert [row["counted"] for row in faster.rows] == [row["counted"] for row in run.rows]
     assert faster.rows[-1]["seconds"] < run.rows[-1]["seconds"]
     late = ran(tmp_path / "late", algorithm=algorithm, participation={"deadline_s": 1.0})
-    with pytest.raises(RecordError, match="other nodes would meet the deadline of step 1; run it"):
+    with pytest.raises(RecordError, match="other nodes might meet its deadline; run it again"):
         retime(late, ["compute.gflops=1e-6"])
+    assert retime(late, ["network.latency_s=0.01"]).summary["steps"] == 7
 
 
 def test_what_changes_the_training_is_refused(tmp_path: Path) -> None:
@@ -92,6 +94,15 @@ def test_a_clock_that_the_record_cannot_give_is_refused(tmp_path: Path) -> None:
     run = ran(tmp_path / "run", algorithm={"name": "fedavg"}, compute={"flops": "reference"})
     with pytest.raises(RecordError, match="charged as in the paper's simulator, and not counted"):
         retime(run, ["compute.flops=analytic"])
+
+
+def test_a_record_that_lacks_something_is_refused_in_one_line(tmp_path: Path) -> None:
+    run = ran(tmp_path / "run", algorithm={"name": "fedavg"})
+    without = {k: v for k, v in run.summary.items() if k != "model_bytes"}
+    with pytest.raises(RecordError, match=r"its record lacks what timing needs .*model_bytes"):
+        retime(replace(run, summary=without), [])
+    with pytest.raises(RecordError, match="has 2 rows where 3 belong"):
+        retime(replace(run, rows=run.rows[:-1]), [])
 
 
 def test_retimed_runs_are_runs(tmp_path: Path) -> None:

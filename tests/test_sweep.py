@@ -96,8 +96,18 @@ def test_a_candidate_that_lost_a_seed_comes_after_the_others() -> None:
     ]
 
 
+def test_a_complete_run_of_other_settings_is_not_taken_for_this_one(tmp_path: Path) -> None:
+    file, out = tmp_path / "my.toml", tmp_path / "out"
+    file.write_text(BASE + "[sweep]\nseed = [0, 1]\n")
+    assert coterie("sweep", file, "--out", out, "--jobs", 1).exit_code == 0
+    (out / "runs.json").unlink()
+    done = coterie("sweep", file, "--set", "train.lr=0.5", "--out", out, "--jobs", 1)
+    assert done.exit_code == 2
+    assert "seed0: its config.toml differs: train.lr is 0.1 and was 0.5; put it back" in done.output
+
+
 def test_the_test_part_cannot_choose() -> None:
     with pytest.raises(ConfigError, match=r"sweep\.select must be one of val_accuracy, train_loss"):
-        selected_by({"sweep": {"select": "test_accuracy"}})
+        selected_by({"sweep": {"select": ["val_accuracy"]}})
     with pytest.raises(ConfigError, match="what is chosen by the test part cannot be tested"):
         expand({"sweep": {"select": "test_accuracy", "seed": [0]}})

@@ -86,7 +86,7 @@ def test_a_run_that_goes_on_is_tracked_as_before_without_a_row_twice() -> None:
     check_own(Path("own/r-r.jsonl"), folder)
 
 
-def test_going_on_remembers_where_a_run_was_tracked_also_after_kill_9() -> None:
+def test_a_tracked_run_goes_on_after_kill_9() -> None:
     path = experiment(steps=400)
     process = start(
         *("run", path, "--out", "r", "--checkpoint-every", "0", "--track", f"{OWN}=own")
@@ -97,7 +97,7 @@ def test_going_on_remembers_where_a_run_was_tracked_also_after_kill_9() -> None:
     process.communicate()
     wait_for(lambda: '"unfinished"' in sent.read_text())  # the process beside it ends by itself
     assert n_rows(Path("r")) < 401
-    done = coterie("run", "--resume", "r")
+    done = coterie("run", "--resume", "r", "--track", f"{OWN}=own")
     assert done.exit_code == 0, done.output
     check_own(sent, Path("r"))
 
@@ -112,8 +112,18 @@ def test_ctrl_c_leaves_a_tracked_run_that_goes_on() -> None:
     lines = own_tracker.read(Path("own/r-r.jsonl"))
     assert lines[-1]["status"] == "interrupted"
     assert sum("t" in line for line in lines) == n_rows(Path("r"))
-    assert coterie("run", "--resume", "r").exit_code == 0
+    assert coterie("run", "--resume", "r", "--track", f"{OWN}=own").exit_code == 0
     check_own(Path("own/r-r.jsonl"), Path("r"))
+
+
+def test_no_function_is_called_because_a_folder_says_so() -> None:
+    stopped_at(5, tiny("hierfavg"), Path("r"))
+    Path("precious").mkdir()
+    Path("r/tracking.json").write_text('{"to": ["shutil:rmtree=precious"]}')
+    done = coterie("run", "--resume", "r")
+    assert done.exit_code == 0, done.output
+    assert "not tracked: to use it again, say --track shutil:rmtree=precious" in done.stderr
+    assert Path("precious").is_dir()
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def selected_by(content: Nested) -> str:
     """
     sweep = content.get("sweep", {})
     chosen = sweep.get("select", "") if isinstance(sweep, dict) else ""
-    if chosen and chosen not in SELECT:
+    if chosen and not (isinstance(chosen, str) and chosen in SELECT):
         raise ConfigError(
             f"sweep.select must be one of {', '.join(SELECT)}, got {chosen!r}; what is chosen by "
             "the test part cannot be tested"

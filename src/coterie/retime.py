@@ -44,12 +44,18 @@ def retime(run: RecordedRun, overrides: Sequence[str]) -> RecordedRun:
     try:
         problem = _problem(run, config)
         states = list(rounds(problem))
+        flops = _flops(run, config)
     except ConfigError:
         raise
     except CoterieError as error:
         raise RecordError(f"{run.folder}: cannot be timed so ({error})") from error
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise RecordError(
+            f"{run.folder}: its record lacks what timing needs ({error!r})"
+        ) from error
+    if len(states) != len(run.rows):
+        raise RecordError(f"{run.folder}: has {len(run.rows)} rows where {len(states)} belong")
     rows = [_row(run, old, state) for old, state in zip(run.rows, states, strict=True)]
-    flops = _flops(run, config)
     summary = {**run.summary, **timings(problem, states[-1]), "flops_per_example": flops}
     meta = {**run.meta, "retimed": list(overrides)}
     return replace(
@@ -82,6 +88,8 @@ def _changed(run: RecordedRun, overrides: Sequence[str]) -> Config:
             raise ConfigError(f"{key} changes the training; run it again with coterie run")
     if run.summary["status"] != "complete":
         raise RecordError(f"{run.folder}: {run.summary['status']}; only complete runs are timed")
+    if before.participation.deadline_s and before.compute != after.compute:
+        raise RecordError(f"{run.folder}: other nodes might meet its deadline; run it again")
     if before.algorithm.regroup_every or before.algorithm.regroup_drift:
         raise RecordError(f"{run.folder}: regrouped on its way, so that it must be run again")
     return after
@@ -119,9 +127,7 @@ def _row(run: RecordedRun, old: Json, state: State) -> Json:
     """What was measured then, at the time it is now."""
     new = state.row
     if (old["t"], old["event"], old["counted"]) != (new.t, new.event, new.counted):
-        raise RecordError(
-            f"{run.folder}: other nodes would meet the deadline of step {new.t}; run it again"
-        )
+        raise RecordError(f"{run.folder}: other nodes would take part in step {new.t}")
     return {**old, "seconds": new.seconds, "bytes_by_tier": new.bytes_by_tier}
 
 

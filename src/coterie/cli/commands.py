@@ -191,7 +191,6 @@ def print_table(
     from rich.markup import escape
     from rich.table import Table
 
-    console = Console(width=None if sys.stdout.isatty() else 120)
     table = Table(
         title=escape(title),
         title_justify="left",
@@ -205,6 +204,10 @@ def print_table(
         table.add_column(name, justify="right" if at else "left", no_wrap=not wraps)
     for row in rows:
         table.add_row(*map(escape, row))
+    console = Console()
+    if not sys.stdout.isatty():
+        needed = Console(width=10_000).measure(table).minimum
+        console = Console(width=max(120, needed))
     console.print(table)
     if foot:
         console.print(foot, style="dim", highlight=False, markup=False)

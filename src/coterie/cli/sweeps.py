@@ -123,15 +123,20 @@ def _reproduce(
     out: Path | None,
     pace: Pace,
 ) -> None:
-    from coterie.record import find_runs
+    from coterie.record import ROWS, find_runs
     from coterie.report import write_report
     from coterie.report.drawing import write
     from coterie.reproduction import judge, markdown
+    from coterie.sweep import only
 
-    folder, chosen = _place(experiment_path(name), scale, wanted, (), out)
-    chosen = _with_data(chosen)
-    _complete(folder, chosen, pace)
-    runs, left_out = find_runs([folder])
+    folder, every = _place(experiment_path(name), scale, (), (), out)
+    _complete(folder, _with_data(only(every, wanted)), pace)
+    begun = [job.folder for job in every if (job.folder / ROWS).exists()]
+    runs, left_out = find_runs(begun)
+    others = {path.parent for path in folder.rglob(ROWS)} - set(begun)
+    left_out += [f"{other}: not a run of this experiment at this scale" for other in sorted(others)]
+    for line in left_out:
+        click.echo(f"left out: {line}", err=True)
     tables = judge(name, runs)
     for table in tables:
         print_table(table.title, table.columns, table.rows, table.foot, wrap="verdict")

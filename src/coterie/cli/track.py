@@ -1,5 +1,6 @@
 """`coterie track`, and `--track` of `coterie run`: runs in other programs' dashboards."""
 
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -74,7 +75,8 @@ def track(runs: tuple[Path, ...], to: tuple[str, ...]) -> None:
 def targets_of(track: Sequence[str], resume: Path | None) -> "list[Target]":
     """Return where a run is tracked: as told, or else where it was when it was begun.
 
-    What is told must work; what is only remembered is left out with a line if it does not.
+    What is told must work; what is only remembered is left out with a line if it does not. A
+    function is never called because a folder says so: folders come from other people, too.
     """
     if track or resume is None:
         return _targets(track) if track else []
@@ -82,6 +84,9 @@ def targets_of(track: Sequence[str], resume: Path | None) -> "list[Target]":
 
     found = []
     for text in remembered(resume):
+        if ":" in text.partition("=")[0]:
+            click.echo(f"not tracked: to use it again, say --track {shlex.quote(text)}", err=True)
+            continue
         try:
             found += _targets([text])
         except CoterieError as error:

@@ -13,7 +13,7 @@ from coterie.reproduction.runs import (
     targets,
     times,
 )
-from coterie.reproduction.tables import Table, percent, verdict
+from coterie.reproduction.tables import NOT_RUN, Table, percent, verdict
 from coterie.retime import retime
 from coterie.table import number
 
@@ -103,6 +103,7 @@ def _rows(work: str, runs: Runs, cell: Cell) -> list[list[str]]:
         by_truth = times(runs, name, wanted)
         ratio = speed_up(base_mix, by_mix)
         judged = verdict(ratio, cell.fedavg / printed if printed else None) if told else ""
+        judged = judged if by_mix else NOT_RUN
         rows.append(
             [
                 work,

@@ -70,7 +70,10 @@ def markdown(tables: Sequence[Table]) -> str:
     parts = []
     for table in tables:
         lines = [table.columns, ["---"] * len(table.columns), *table.rows]
-        cells = [" | ".join(cell.replace("|", "\\|") for cell in line) for line in lines]
+        cells = [
+            " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in line)
+            for line in lines
+        ]
         parts += [f"### {table.title}", "", *(f"| {line} |" for line in cells), ""]
         parts += [table.foot, ""] if table.foot else []
     return "\n".join(parts)

@@ -117,12 +117,12 @@ def still_to_do(jobs: list[Job]) -> tuple[list[Job], list[str]]:
     ends = {job.label: ended(job.folder) for job in jobs}
     todo = [job for job in jobs if not ends[job.label]]
     for job in jobs:
-        if ends[job.label]:
-            tidy(job.folder)
-        elif (job.folder / "config.toml").exists():
+        if (job.folder / "config.toml").exists():
             found = difference(_read_config(job.folder / "config.toml"), job.config)
             if found:
-                raise RecordError(f"{job.folder}: config.toml was changed, {found}; put it back")
+                raise RecordError(f"{job.folder}: its config.toml differs: {found}; put it back")
+        if ends[job.label]:
+            tidy(job.folder)
     lines = [f"{job.folder}: {ends[job.label]}" for job in jobs if ends[job.label] == DIVERGED]
     done = [job for job in jobs if ends[job.label] == COMPLETE]
     if len(jobs) == 1 and done:
