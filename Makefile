@@ -22,7 +22,7 @@ demo: $(READY)  ## compare six algorithms on real images (about a minute) and wr
 
 test: $(READY) browser lint  ## style, types, and every test
 	$(BIN)/python -m mypy
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 # The page of `coterie report` is tested in a real browser; without one those tests are skipped, loudly.
 APT := timeout 300 apt-get -o Acquire::http::Timeout=15 -o Acquire::Retries=0
