@@ -7,15 +7,14 @@ import shutil
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 from pyarrow import parquet
 
-from coterie.cli import main
 from coterie.config import expand
 from coterie.experiment import execute
 from coterie.export import encode, flat, rows_table, summary_table, to_csv
 from coterie.record import RecordedRun, find_runs
 from coterie.sweep import plan_jobs
+from resuming import coterie
 
 SWEEP = {
     "partition": {"num_nodes": 20},
@@ -35,10 +34,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def runs(folder: Path) -> list[RecordedRun]:
     return find_runs([folder])[0]
-
-
-def coterie(*words: str | Path) -> Result:
-    return CliRunner().invoke(main, [str(word) for word in words])
 
 
 def lines_of(path: Path) -> list[dict[str, str]]:

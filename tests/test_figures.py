@@ -13,9 +13,7 @@ from typing import Any
 
 import matplotlib as mpl
 import pytest
-from click.testing import CliRunner, Result
 
-from coterie.cli import main
 from coterie.comparison import compare
 from coterie.config import expand
 from coterie.experiment import execute
@@ -26,6 +24,7 @@ from coterie.figures.latex import escape, latex_table
 from coterie.figures.style import COLOURS, DASHES, MARKERS, looks, short
 from coterie.record import RecordedRun, find_runs
 from coterie.sweep import plan_jobs
+from resuming import coterie
 
 SWEEP = {
     "partition": {"num_nodes": 20},
@@ -56,10 +55,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def runs(folder: Path) -> list[RecordedRun]:
     return find_runs([folder])[0]
-
-
-def coterie(*words: str | Path) -> Result:
-    return CliRunner().invoke(main, [str(word) for word in words])
 
 
 def with_setting(run: RecordedRun, section: str, **values: object) -> RecordedRun:

@@ -34,7 +34,8 @@ def load_experiment(
     A table `[sweep]` lists several values for a key, such as `"algorithm.name" = ["fedavg",
     "fedavg-ic"]`; every combination is a run, the last key varying fastest. Values that are tables
     are settings that go together: `algorithm = [{name = "fedavg"}, {name = "fedavg-ic", tau2 =
-    10}]`. What stands in `[small]` replaces the rest of the file at that scale.
+    10}]`. At the small scale, what stands in `[small]` and `[small.sweep]` replaces
+    settings and lists of the same name; a setting that is swept stays so.
     """
     content = read_experiment(path)
     if scale == "small" and "small" not in content:

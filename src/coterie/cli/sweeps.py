@@ -89,7 +89,7 @@ def reproduce(
     """Run a table or figure of the paper, and set what the paper says beside what comes out.
 
     \b
-      coterie reproduce all --scale small          everything, in well under an hour
+      coterie reproduce all --scale small          everything, on a part of the data
       coterie reproduce efficiency --only model.name=sr
       coterie list reproductions                   what there is
 
