@@ -9,6 +9,7 @@ import pytest
 from browser import HOW, Browser, chromium
 from coterie.record import RecordedRun
 from coterie.report import page_data, render, write_report
+from coterie.reproduction import Table
 from made_runs import NODES, made_run
 
 PROGRAM = chromium()
@@ -51,7 +52,9 @@ def some_runs(folder: str = "runs", rows: int = 30) -> list[RecordedRun]:
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("page") / "report.html"
-    write_report(some_runs(), path, left_out=[f"runs/{EVIL}: damaged; to run it again: {EVIL}"])
+    left_out = [f"runs/{EVIL}: damaged; to run it again: {EVIL}"]
+    tables = [Table("Paper and measured", ("work", "verdict"), [[EVIL, "reproduced"]], EVIL)]
+    write_report(some_runs(), path, left_out=left_out, tables=tables)
     return path
 
 
@@ -78,6 +81,8 @@ def test_names_are_shown_and_never_run(shown: Browser) -> None:
     assert shown.ask("document.querySelectorAll('img, script[src]').length") == 0
     assert EVIL in shown.ask("document.querySelector('#left-out').textContent")
     assert "<img src=x" in shown.ask("document.querySelector('#settings').textContent")
+    assert shown.ask("document.querySelector('#table-1').innerText").count(EVIL) == 2
+    assert shown.ask("document.querySelector('#table-1 td').textContent") == "reproduced"
     shown.click("[data-figure=network] svg[role=img]")
     shown.key("ArrowRight")
     assert shown.ask("document.querySelector('#tip strong').textContent") == EVIL

@@ -42,7 +42,7 @@ def retime(run: RecordedRun, overrides: Sequence[str]) -> RecordedRun:
     """
     config = _changed(run, overrides)
     try:
-        problem = _problem(run, config)
+        problem = problem_of(run, config)
         states = list(rounds(problem))
         flops = _flops(run, config)
     except ConfigError:
@@ -95,8 +95,9 @@ def _changed(run: RecordedRun, overrides: Sequence[str]) -> Config:
     return after
 
 
-def _problem(run: RecordedRun, config: Config) -> Problem:
+def problem_of(run: RecordedRun, config: Config | None = None) -> Problem:
     """Put the run's problem together from its record; nothing is loaded, nothing can be trained."""
+    config = config or make_config(run.config)
     told = run.grouping
     counts = np.array(told["class_counts"], dtype=np.int64)
     ends = np.cumsum(counts.sum(axis=1))

@@ -8,6 +8,7 @@ from coterie.report.drawing import write
 from coterie.report.pagedata import Progress, page_data
 from coterie.report.pictures import accuracy_figure, groups_figure, write_picture
 from coterie.report.render import render
+from coterie.reproduction import Table
 
 __all__ = [
     "accuracy_figure",
@@ -25,6 +26,7 @@ def write_report(
     target: float | None = None,
     left_out: Sequence[str] = (),
     progress: Progress = lambda what, done, of: None,
+    tables: Sequence[Table] = (),
 ) -> None:
-    """Write one self-contained HTML page: for every setting the table and the figures."""
-    write(path, render(page_data(runs, target, left_out, progress)))
+    """Write one self-contained HTML page: tables, and for every setting its own and figures."""
+    write(path, render(page_data(runs, target, left_out, progress, tables=tables)))

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from statistics import mean
@@ -14,6 +14,7 @@ from coterie.record import RecordedRun
 from coterie.report.costs import bars, pareto
 from coterie.report.curves import AXES, QUANTITIES, curve, hit
 from coterie.report.placing import groups_of, key_of, network_of
+from coterie.reproduction import Table
 from coterie.table import COLUMNS, cells, footing, heading
 
 Json = dict[str, Any]
@@ -31,6 +32,7 @@ def page_data(
     left_out: Sequence[str] = (),
     progress: Progress = lambda what, done, of: None,
     *,
+    tables: Sequence[Table] = (),
     expected: Sequence[Json] = (),
     make_curve: MakeCurve = curve,
     make_network: MakeNetwork = network_of,
@@ -39,8 +41,9 @@ def page_data(
 
     A block holds runs that differ in algorithm and seed only; nothing is averaged across blocks.
     Runs that are not complete are lines of their own; before its groups are known, a run's grouping
-    is empty. For a page that is made again and again: `expected` are the configs of all runs to
-    come, so that colours stay, and `make_curve` and `make_network` may remember what they made.
+    is empty. `tables` stand on top. For a page that is made again and again: `expected` are the
+    configs of all runs to come, so that colours stay, and `make_curve` and `make_network` may
+    remember what they made.
     """
     blocks = compare(runs, target)
     members = [members_of(runs, block) for block in blocks]
@@ -55,6 +58,7 @@ def page_data(
         "title": f"{len(runs)} run{'' if len(runs) == 1 else 's'}",
         "made_by": f"coterie {version('coterie')}",
         "left_out": list(left_out),
+        "tables": [asdict(table) for table in tables],
         "notes": _version_notes(runs, page.names),
         "axes": [axis._asdict() for axis in AXES],
         "quantities": [quantity._asdict() for quantity in QUANTITIES],

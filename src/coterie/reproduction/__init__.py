@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from coterie.record import RecordedRun
-from coterie.reproduction import figures
+from coterie.reproduction import curves, transfers
 from coterie.reproduction.efficiency import efficiency
 from coterie.reproduction.runs import Runs
 from coterie.reproduction.tables import Table, markdown
@@ -22,18 +22,19 @@ class Reproduction:
 
 REPRODUCTIONS = {
     "efficiency": Reproduction("seconds to FedAvg's accuracy: the table", efficiency),
-    "accuracy": Reproduction("accuracy by time and by epoch, four datasets", figures.accuracies),
-    "costs": Reproduction("what groups cost, in divergence and transfers", figures.costs),
-    "combined": Reproduction("the effect of combined aggregation", figures.combined),
-    "learning-steps": Reproduction("5 and 25 steps between global means", figures.learning_steps),
-    "speeds": Reproduction("links, processors and topologies", figures.speeds),
-    "distributions": Reproduction("how unequal nodes are", figures.distributions),
-    "diversities": Reproduction("six kinds of skew, four datasets", figures.diversities),
-    "group-counts": Reproduction("2 to 30 groups", figures.counts),
-    "node-counts": Reproduction("100 to 300 nodes", figures.counts),
+    "accuracy": Reproduction("accuracy by time and by epoch, four datasets", curves.accuracies),
+    "costs": Reproduction("what groups cost, in divergence and transfers", transfers.costs),
+    "combined": Reproduction("the effect of combined aggregation", transfers.combined),
+    "learning-steps": Reproduction("5 and 25 steps between global means", curves.learning_steps),
+    "speeds": Reproduction("links, processors and topologies", transfers.speeds),
+    "distributions": Reproduction("how unequal nodes are", curves.distributions),
+    "diversities": Reproduction("six kinds of skew, four datasets", curves.diversities),
+    "group-counts": Reproduction("2 to 30 groups", transfers.group_counts),
+    "node-counts": Reproduction("100 to 300 nodes", transfers.node_counts),
 }
 
 
 def judge(name: str, runs: Sequence[RecordedRun]) -> list[Table]:
-    """Set what the paper says beside what runs have measured."""
-    return REPRODUCTIONS[name].tables(Runs(tuple(runs)))
+    """Set what the paper says beside what complete runs have measured."""
+    whole = tuple(run for run in runs if run.summary["status"] == "complete")
+    return REPRODUCTIONS[name].tables(Runs(whole)) if whole else []

@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from coterie.reproduction.runs import Mean
+from coterie.reproduction.runs import Mean, Times
+from coterie.table import number
 
-REPRODUCED, NOT_RUN = "reproduced", "not run"
+REPRODUCED, NOT_RUN, NEVER = "reproduced", "not run", "never"
+WITHIN = 0.25  # of the printed figure, and on the same side of 1, is reproduced
 
 
 @dataclass(frozen=True)
@@ -22,25 +24,73 @@ def percent(value: Mean | None) -> str:
     """Write an accuracy.
 
     >>> percent(Mean(0.8412, 0.003, 5)), percent(None)
-    ('84.1 ± 0.3', '-')
+    ('84.1 ± 0.3', 'not run')
     """
     if value is None:
-        return "-"
+        return NOT_RUN
     return f"{100 * value.value:.1f}" + (f" ± {100 * value.sd:.1f}" if value.sd is not None else "")
 
 
-def verdict(ratio: float | None, printed: float | None, within: float = 0.25) -> str:
-    """Judge a measured ratio by the printed one; None means that a target was never reached.
+def figure(value: Mean | None, unit: float = 1.0) -> str:
+    """Write a figure that has no target to reach."""
+    return number(value.value if value else None, unit)
 
-    >>> verdict(8.0, 8.3), verdict(2.0, 8.3), verdict(None, None), verdict(3.0, None)
-    ('reproduced', 'differs: 0.24 of it', 'reproduced', 'differs: reached here')
+
+def points(gap: float | None) -> str:
+    """Write a difference of accuracies in points.
+
+    >>> points(0.174), points(None)
+    ('+17.4', '-')
     """
-    if ratio is None or printed is None:
-        if ratio == printed:
-            return REPRODUCED
-        return "differs: never reached here" if ratio is None else "differs: reached here"
+    return "-" if gap is None else f"{100 * gap:+.1f}"
+
+
+def seconds(found: Times) -> str:
+    """Write seconds to a target; how many seeds got there, unless all did.
+
+    >>> seconds(Times({0: 4.0, 1: 6.0})), seconds(Times({0: 4.0, 1: None, 2: 6.0}))
+    ('5', '5 (2/3)')
+    >>> seconds(Times({0: 4.0, 1: None})), seconds(Times({0: None})), seconds(Times({}))
+    ('never (1/2)', 'never', 'not run')
+    """
+    if not found.by_seed:
+        return NOT_RUN
+    got, of = len(found.reached), len(found.by_seed)
+    share = f" ({got}/{of})" if 0 < got < of else ""
+    return (NEVER if found.mean is None else number(found.mean)) + share
+
+
+def times_faster(ratio: float | None) -> str:
+    """Write a speed-up."""
+    return "-" if ratio is None else f"{ratio:.2f}x"
+
+
+def verdict(ratio: float | None, printed: float | None) -> str:
+    """Judge a measured speed-up by the printed one; None: never reached, or later than FedAvg.
+
+    >>> verdict(8.0, 8.3), verdict(2.0, 8.3), verdict(0.95, 1.1), verdict(None, 2.0)
+    ('reproduced', 'differs: 0.24 of it', 'differs: 0.86 of it', 'differs: never reached here')
+    >>> verdict(None, None), verdict(0.9, None), verdict(3.0, None)
+    ('reproduced', 'reproduced', 'differs: reached here')
+    """
+    if printed is None:
+        return REPRODUCED if ratio is None or ratio < 1 else "differs: reached here"
+    if ratio is None:
+        return "differs: never reached here"
     share = ratio / printed
-    return REPRODUCED if abs(share - 1) <= within else f"differs: {share:.2f} of it"
+    alike = abs(share - 1) <= WITHIN and (ratio > 1) == (printed > 1)
+    return REPRODUCED if alike else f"differs: {share:.2f} of it"
+
+
+def at_least(measured: float | None, printed: float) -> str:
+    """Judge what should be as good as printed, or better.
+
+    >>> at_least(9.0, 8.3), at_least(2.0, 8.3), at_least(None, 8.3)
+    ('at least', '0.24 of it', 'never reached')
+    """
+    if measured is None:
+        return "never reached"
+    return "at least" if measured >= printed else f"{measured / printed:.2f} of it"
 
 
 def holds(claim: bool | None, but: str = "") -> str:

@@ -32,6 +32,7 @@ class Page {
     this.header(data);
     if (this.above) this.root.append(this.above); // what a page of runs under way has on top
     this.leftOut(data);
+    this.tables(data);
     if (data.blocks.length > 1) this.contents(data);
     data.blocks.forEach((block, at) => this.block(block, at, data));
     if (data.runs.length) this.settings(data);
@@ -63,6 +64,15 @@ class Page {
       }
     }
     for (const note of data.notes) html(this.root, "p", { class: "warning note" }, note);
+  }
+
+  tables(data) {
+    for (const [at, each] of data.tables.entries()) {
+      const part = html(this.root, "section", { id: `table-${at + 1}` });
+      html(part, "h2", {}, each.title);
+      table(part, each.columns, each.rows, each.title);
+      if (each.foot) html(part, "p", { class: "quiet" }, each.foot);
+    }
   }
 
   contents(data) {
