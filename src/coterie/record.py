@@ -225,7 +225,7 @@ def find_runs(
             way_out = "" if status == "diverged" else go_on
             left_out.append(f"{folder}: {status} after step {run.summary['steps']}{way_out}")
     if not runs:
-        raise RecordError(f"no complete run; {left_out[0]}")
+        raise RecordError(f"no complete run; {left_out[0] if left_out else 'none has begun'}")
     return runs, left_out
 
 

@@ -1,6 +1,7 @@
 """`coterie sweep` and `coterie reproduce`: many runs, done once each, and what they say."""
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -9,12 +10,12 @@ from coterie.cli.commands import print_table, set_option
 from coterie.cli.experiments import experiment_path
 from coterie.cli.running import Pace, run_all, runs_at_once
 from coterie.cli.showing import print_blocks
-from coterie.errors import CoterieError, DataError, did_you_mean
+from coterie.errors import CoterieError, DataError, RecordError, did_you_mean
 
 if TYPE_CHECKING:
     from coterie.config import Scale
     from coterie.record import RecordedRun
-    from coterie.sweep import Job
+    from coterie.sweep import Job, RunsFailed
 
 scale_option = click.option(
     "--scale",
@@ -27,7 +28,8 @@ only_option = click.option(
     "wanted",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Just the runs of the sweep with this setting; can be given several times.",
+    help="Just the runs of the sweep with this setting; several of one key are any of them, "
+    "of several keys all.",
 )
 out_option = click.option(
     "--out", type=click.Path(path_type=Path), help="Folder for the runs [runs/NAME, NAME-small]."
@@ -54,23 +56,27 @@ def sweep(
     \b
       coterie sweep my.toml                      all of it, or what is left of it
       coterie sweep my.toml --only seed=0        a part of it
+      coterie sweep search --scale small         a search of learning rate and batch size
       coterie sweep efficiency --scale small     one that ships with coterie
 
     Runs are known by their settings: a file may grow, and be swept again after a crash or Ctrl-C;
     what is complete stays. With select = "val_accuracy" in [sweep] the settings are ranked by
-    accuracy on the validation part, as for a search of learning rates.
+    accuracy on the validation part, as for a search of learning rates. Runs that fail are told of
+    after the table of those that are complete.
     """
     from coterie.config import read_experiment, selected_by
 
     path = experiment_path(file)
     select = selected_by(read_experiment(path))
     folder, chosen = _place(path, scale, wanted, overrides, out)
-    runs = _complete(folder, chosen, pace)
+    failure = _run_what_is_left(folder, chosen, pace)
+    runs, left_out = _complete(chosen, failure)
     if select:
-        _print_ranking(runs, select)
+        _print_ranking(runs, select, chosen)
     else:
         print_blocks(runs, None)
     click.echo(f"\nrun folder: {folder}")
+    _tell(left_out, failure)
 
 
 @click.command()
@@ -123,26 +129,24 @@ def _reproduce(
     out: Path | None,
     pace: Pace,
 ) -> None:
-    from coterie.record import ROWS, find_runs
+    from coterie.record import ROWS
     from coterie.report import write_report
     from coterie.report.drawing import write
     from coterie.reproduction import judge, markdown
     from coterie.sweep import only
 
     folder, every = _place(experiment_path(name), scale, (), (), out)
-    _complete(folder, _with_data(only(every, wanted)), pace)
-    begun = [job.folder for job in every if (job.folder / ROWS).exists()]
-    runs, left_out = find_runs(begun)
-    others = {path.parent for path in folder.rglob(ROWS)} - set(begun)
+    failure = _run_what_is_left(folder, _with_data(only(every, wanted)), pace)
+    runs, left_out = _complete(every, failure)
+    others = {path.parent for path in folder.rglob(ROWS)} - {job.folder for job in every}
     left_out += [f"{other}: not a run of this experiment at this scale" for other in sorted(others)]
-    for line in left_out:
-        click.echo(f"left out: {line}", err=True)
     tables = judge(name, runs)
     for table in tables:
         print_table(table.title, table.columns, table.rows, table.foot, wrap="verdict")
     write(folder / "reproduction.md", markdown(tables).encode())
-    write_report(runs, folder / "report.html", None, left_out)
+    write_report(runs, folder / "report.html", None, left_out, tables=tables)
     click.echo(f"\nreport: {folder / 'report.html'}\nrun folder: {folder}")
+    _tell(left_out, failure)
 
 
 def _place(
@@ -161,17 +165,43 @@ def _place(
     return folder, only(place_jobs(load_experiment(path, overrides, scale), folder), wanted)
 
 
-def _complete(folder: Path, chosen: "list[Job]", pace: Pace) -> "list[RecordedRun]":
-    """Run what is left of some jobs; return the complete ones."""
-    from coterie.record import find_runs
-    from coterie.sweep import still_to_do
+def _run_what_is_left(folder: Path, chosen: "list[Job]", pace: Pace) -> "RunsFailed | None":
+    """Run what is left of some jobs; return what failed, to be told of after the others."""
+    from coterie.sweep import RunsFailed, still_to_do
 
     todo, lines = still_to_do(chosen)
     for line in lines:
         click.echo(line, err=True)
-    if todo:
-        run_all(folder, todo, pace)
-    return find_runs([job.folder for job in chosen])[0]
+    try:
+        if todo:
+            run_all(folder, todo, pace)
+    except RunsFailed as failure:
+        return failure
+    return None
+
+
+def _complete(
+    jobs: "list[Job]", failure: "RunsFailed | None"
+) -> "tuple[list[RecordedRun], list[str]]":
+    """Read the complete runs, and lines about the others; without any, say what failed."""
+    from coterie.record import ROWS, find_runs
+
+    try:
+        return find_runs([job.folder for job in jobs if (job.folder / ROWS).exists()])
+    except RecordError as error:
+        raise failure or error from None
+
+
+def _tell(left_out: list[str], failure: "RunsFailed | None") -> None:
+    """Say which runs are in no table, and why."""
+    for line in left_out:
+        click.echo(f"left out: {line}", err=True)
+    if failure is None:
+        return
+    if len(failure.failed) > 1:
+        for label, error in failure.failed.items():
+            click.echo(f"failed: {label}: {error}", err=True)
+    raise failure
 
 
 def _with_data(jobs: "list[Job]") -> "list[Job]":
@@ -192,19 +222,26 @@ def _with_data(jobs: "list[Job]") -> "list[Job]":
     return kept
 
 
-def _print_ranking(runs: "list[RecordedRun]", select: str) -> None:
+def _print_ranking(runs: "list[RecordedRun]", select: str, chosen: "list[Job]") -> None:
     """Print settings, the best first, and how to ask for the best."""
+    from coterie.config import flat
     from coterie.selection import rank
 
-    found = rank(runs, select)
+    found = rank(runs, select, [flat(job.config) for job in chosen])
     keys = list(found[0].settings)
     rows = []
     for each in found:
         spread = "" if each.sd is None else f" ± {each.sd:.4f}"
-        told = [str(each.settings[key]) for key in keys]
+        told = [_said(each.settings[key]) for key in keys]
         rows.append([*told, f"{each.value:.4f}{spread}", str(each.seeds)])
     head = (*(key.replace(".", ".\n") for key in keys), select, "seeds")
     print_table(f"best {select} first", head, rows, "mean ± SD over seeds")
     if keys:
-        words = " ".join(f"--set {key}={found[0].settings[key]}" for key in keys)
+        best = {key: value for key, value in found[0].settings.items() if value is not None}
+        words = " ".join(f"--set {quote(f'{key}={_said(v)}')}" for key, v in best.items())
         click.echo(f"\nbest: {words}")
+
+
+def _said(value: object) -> str:
+    """Write a setting as `--set` reads it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -12,12 +12,22 @@ from coterie.experiment import execute
 from coterie.record import ROWS
 from coterie.run import State
 from coterie.sweep.inplace import only, place_jobs
-from coterie.sweep.jobs import Job, OnRow, Stop, Tail, free_folder, plan_jobs, tail_of
+from coterie.sweep.jobs import (
+    Job,
+    OnRow,
+    RunsFailed,
+    Stop,
+    Tail,
+    free_folder,
+    plan_jobs,
+    tail_of,
+)
 from coterie.sweep.resume import check_same, recorded_jobs, still_to_do, sweep_folder
 from coterie.sweep.workers import run_in_workers
 
 __all__ = [
     "Job",
+    "RunsFailed",
     "Stop",
     "check_same",
     "free_folder",
@@ -51,10 +61,7 @@ def run_jobs(
         stop.midway = True
         failed = run_in_workers(jobs, workers, on_row, checkpoint_every_s, stop, say)
     if failed:
-        label, error = next(iter(failed.items()))
-        if len(jobs) == 1:
-            raise error
-        raise CoterieError(f"{len(failed)} of {len(jobs)} runs failed; {label}: {error}")
+        raise RunsFailed(failed, len(jobs)) from next(iter(failed.values()))
 
 
 def _run_here(

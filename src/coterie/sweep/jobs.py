@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from coterie.config import flat
+from coterie.errors import CoterieError
 from coterie.sections import Config
 
 OnRow = Callable[[str, dict[str, Any]], None]  # label of the run, the row
@@ -27,6 +28,17 @@ class Job:
     resume: bool = False
     wait_s: float = 0.0
     threads: int = 1
+
+
+class RunsFailed(CoterieError):  # noqa: N818
+    """Some runs of several, or the only one; the others are where they would be without them."""
+
+    def __init__(self, failed: dict[str, CoterieError], of: int) -> None:
+        """Say how many failed, and why the first did; `failed` has why each did, by label."""
+        label, error = next(iter(failed.items()))
+        many = f"{len(failed)} of {of} runs failed; {label}: {error}"
+        super().__init__(str(error) if of == 1 else many)
+        self.failed = failed
 
 
 class Stop:
