@@ -1,12 +1,13 @@
 """Going on with runs: what a folder holds, what is done of it, and whether it is the same."""
 
 import json
+import os
 import tomllib
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from coterie.checkpoint import difference, tidy
 from coterie.config import make_config
@@ -15,6 +16,7 @@ from coterie.record import COMPLETE, DIVERGED, ROWS, RUNS, ended, lock, write_js
 from coterie.sections import Config
 from coterie.sweep.jobs import Job
 
+LOCK = ".lock"  # who has it has the folder; unlike runs.json it is never replaced
 WAIT_S = 60.0  # for a worker whose parent was killed, and that is finishing its step
 
 
@@ -28,34 +30,65 @@ def sweep_folder(folder: Path, jobs: list[Job]) -> Iterator[None]:
     if len(jobs) == 1 and jobs[0].folder == folder:
         yield
         return
-    path = folder / RUNS
-    begins = not path.exists()
-    with ExitStack() as held:
-        told = [] if begins else _held_runs(path, held)
-        known = {run["folder"] for run in told}
-        more = [job for job in jobs if job.label not in known]
-        if more:
-            told += [{"folder": job.label, "config": asdict(job.config)} for job in more]
-            try:
-                folder.mkdir(parents=True, exist_ok=True)
-                write_json(path, {"runs": told})
-            except OSError as error:
-                raise RecordError(f"{path}: cannot be written ({error.strerror})") from error
-            lock(held.enter_context(path.open("r+b")), folder)
-        tidy(folder)
+    with _held(folder):
+        begins = not (folder / RUNS).exists()
         try:
+            _write_down(folder, jobs)
+            tidy(folder)
             yield
         finally:
             if begins and not any((job.folder / ROWS).exists() for job in jobs):
-                path.unlink(missing_ok=True)
+                for name in (RUNS, LOCK):
+                    with suppress(OSError):
+                        (folder / name).unlink(missing_ok=True)
                 with suppress(OSError):
                     folder.rmdir()
 
 
-def _held_runs(path: Path, held: ExitStack) -> list[dict[str, Any]]:
-    """Read the runs of a sweep, and let nobody else have it."""
-    lock(held.enter_context(path.open("r+b")), path.parent)
-    return _read_runs(path)
+@contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """Make a sweep's folder if need be, and let nobody else have it."""
+    while True:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            file = (folder / LOCK).open("ab")
+        except FileNotFoundError:  # a sweep that came to nothing removed the folder just now
+            continue
+        except OSError as error:
+            raise RecordError(f"{folder}: cannot be written ({error.strerror})") from error
+        with file:
+            lock(file, folder)
+            if _is(file, folder / LOCK):
+                yield
+                return
+
+
+def _is(file: IO[bytes], path: Path) -> bool:
+    """Whether an open file is still the one of that name."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except OSError:
+        return False
+
+
+def _write_down(folder: Path, jobs: list[Job]) -> None:
+    """Add to the runs of a sweep those that it does not know yet."""
+    path = folder / RUNS
+    told = _read_runs(path) if path.exists() else []
+    known = {job.label: job.config for job in _sweep_jobs(folder)} if told else {}
+    more = [job for job in jobs if job.label not in known]
+    if any(known.get(job.label, job.config) != job.config for job in jobs) or (
+        {job.config for job in more} & set(known.values())
+    ):
+        raise RecordError(
+            f"{folder}: another sweep wrote down its runs there just now; give the command again"
+        )
+    if more:
+        told += [{"folder": job.label, "config": asdict(job.config)} for job in more]
+        try:
+            write_json(path, {"runs": told})
+        except OSError as error:
+            raise RecordError(f"{path}: cannot be written ({error.strerror})") from error
 
 
 def recorded_jobs(folder: Path) -> list[Job]:
