@@ -1,6 +1,9 @@
 """Sweeps that are begun again, grow, are done in parts, and choose settings."""
 
 import json
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -8,8 +11,9 @@ import pytest
 from coterie.config import expand, selected_by
 from coterie.errors import ConfigError, RecordError
 from coterie.record import RecordedRun, find_runs
+from coterie.reproduction import Table
 from coterie.selection import rank
-from coterie.sweep import place_jobs, sweep_folder
+from coterie.sweep import only, place_jobs, plan_jobs, sweep_folder
 from recorded import recorded
 from resuming import coterie
 
@@ -61,6 +65,128 @@ def test_two_sweeps_cannot_share_a_folder_at_a_time(tmp_path: Path) -> None:
         pass
 
 
+AT_ONCE = """
+import os, sys, time
+from pathlib import Path
+from coterie.config import expand
+from coterie.errors import RecordError
+from coterie.sweep import place_jobs, sweep_folder
+
+def contend(folder, seed, begin):
+    jobs = place_jobs(expand({"seed": seed}), folder)
+    while time.time() < begin:
+        pass
+    try:
+        with sweep_folder(folder, jobs):
+            alone = os.open(folder / "holder", os.O_CREAT | os.O_EXCL)
+            time.sleep(0.05)
+            os.close(alone)
+            os.unlink(folder / "holder")
+            if seed % 2:  # the others come to nothing, and leave nothing
+                jobs[0].folder.mkdir(exist_ok=True)
+                (jobs[0].folder / "rows.jsonl").touch()
+    except RecordError as error:
+        assert "another process" in str(error) or "give the command again" in str(error), error
+        return "refused"
+    return "held"
+
+for turn in range(20):
+    begin = time.time() + 0.1
+    for seed in range(4):
+        if os.fork() == 0:
+            try:
+                said = contend(Path(sys.argv[1]) / str(turn), seed, begin)
+            except BaseException as error:
+                said = repr(error)
+            os.write(1, f"{turn} {seed} {said}\\n".encode())
+            os._exit(0)
+    for _ in range(4):
+        os.wait()
+"""
+
+
+def test_of_sweeps_begun_in_the_same_instant_one_has_the_folder(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", AT_ONCE, str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    said = [line.split(maxsplit=2) for line in done.stdout.splitlines()]
+    assert len(said) == 80
+    assert {what for _, _, what in said} == {"held", "refused"}, done.stdout
+    for turn in {turn for turn, _, _ in said}:
+        told = tmp_path / turn / "runs.json"
+        runs = json.loads(told.read_text())["runs"] if told.exists() else []
+        begun = {str(run["config"]["seed"]) for run in runs}
+        held = {seed for at, seed, what in said if at == turn and what == "held"}
+        assert {seed for seed in held if int(seed) % 2} <= begun <= held
+
+
+def test_runs_placed_before_another_sweep_began_there_are_not_taken_for_its_own(
+    tmp_path: Path,
+) -> None:
+    late = place_jobs(expand({"train": {"lr": 0.5}}), tmp_path)
+    first = place_jobs(expand({}), tmp_path)
+    assert first[0].label == late[0].label
+    with sweep_folder(tmp_path, first):
+        first[0].folder.mkdir()
+        (first[0].folder / "rows.jsonl").touch()
+    told = (tmp_path / "runs.json").read_bytes()
+    with (
+        pytest.raises(RecordError, match="just now; give the command again"),
+        sweep_folder(tmp_path, late),
+    ):
+        pass
+    assert (tmp_path / "runs.json").read_bytes() == told
+
+
+def test_a_sweep_that_came_to_nothing_leaves_no_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    with sweep_folder(folder, place_jobs(expand({"sweep": {"seed": [0, 1]}}), folder)):
+        assert (folder / "runs.json").exists()
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "labels"),
+    [
+        (["algorithm.alpha_comm=1", "seed=0"], ["seed0-alpha_comm1.0"]),
+        (["algorithm.alpha_comm=0.50", "seed=1"], ["seed1-alpha_comm0.5"]),
+        (
+            ["seed=0", "algorithm.alpha_comm=1", "seed=1"],
+            ["seed0-alpha_comm1.0", "seed1-alpha_comm1.0"],
+        ),
+        (["partition.kind=Dtt", "seed=2"], ["seed2-alpha_comm0.5", "seed2-alpha_comm1.0"]),
+    ],
+)
+def test_only_reads_values_and_takes_any_of_one_key_and_all_keys(
+    wanted: list[str], labels: list[str]
+) -> None:
+    axes = {"seed": [0, 1, 2], "algorithm.alpha_comm": [0.5, 1.0]}
+    jobs = plan_jobs(expand({"sweep": axes}), Path())
+    assert [job.label for job in only(jobs, wanted)] == labels
+
+
+@pytest.mark.parametrize(
+    ("wanted", "says"),
+    [
+        (["seed=7"], "--only seed=7: no run has it; seed is 0, 1 here"),
+        (["lr=0.1"], "--only: unknown setting 'lr'; did you mean 'train.lr'?"),
+        (["train={}"], "--only: 'train' is a section; name one of its settings"),
+        (["seed"], "--only takes key=value, got 'seed'"),
+        (["seed=x"], "--only: seed must be a whole number, got 'x'"),
+        (
+            ["seed=0", "train.lr=0.2"],
+            "--only seed=0 --only train.lr=0.2: each is had by some run, but all together by none",
+        ),
+    ],
+)
+def test_what_only_cannot_mean_is_one_line(wanted: list[str], says: str) -> None:
+    tables = [{"seed": 0, "train.lr": 0.1}, {"seed": 1, "train.lr": 0.2}]
+    jobs = plan_jobs(expand({"sweep": {"both": tables}}), Path())
+    with pytest.raises(ConfigError) as caught:
+        only(jobs, wanted)
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
 def test_what_only_does_not_find_is_said(tmp_path: Path) -> None:
     file = tmp_path / "my.toml"
     file.write_text(BASE + "[sweep]\nseed = [0, 1]\n")
@@ -94,6 +220,77 @@ def test_a_candidate_that_lost_a_seed_comes_after_the_others() -> None:
         ({"train.lr": 0.1}, 0.7, 2),
         ({"train.lr": 1.0}, 0.9, 1),
     ]
+
+
+def test_what_candidates_differ_in_is_told_also_of_runs_that_failed() -> None:
+    older = recorded([(0, 0.1), (1, 0.6)], train={"lr": 0.1})
+    del older.config["train"]["batch_size"]
+    newer = recorded([(0, 0.1), (1, 0.7)], train={"lr": 0.1, "batch_size": 8})
+    assert [c.settings for c in rank([older, newer], "val_accuracy")] == [
+        {"train.batch_size": 8},
+        {"train.batch_size": None},
+    ]
+    failed = recorded([(0, 0.1)], seed=3, train={"lr": 9.0, "batch_size": 8})
+    (one,) = rank([newer], "val_accuracy", [{"seed": 3, **failed.settings}])
+    assert one.settings == {"train.lr": 0.1}
+
+
+def test_a_run_without_what_is_chosen_by_is_one_line() -> None:
+    run = recorded([(0, 0.1)], summary={"val_accuracy": None})
+    with pytest.raises(RecordError, match=r"its summary\.json has no val_accuracy"):
+        rank([run], "val_accuracy")
+
+
+def test_complete_runs_are_ranked_and_those_that_failed_told_of_after(tmp_path: Path) -> None:
+    file, out = tmp_path / "my.toml", tmp_path / "out"
+    axes = "[sweep]\n'train.lr' = [1e38, 1e37, 0.1]\n"
+    file.write_text(BASE + "lr_decay = 1.0\n" + axes + "select = 'val_accuracy'\n")
+    words = ["sweep", file, "--out", out, "--jobs", 1]
+    done = coterie(*words)
+    assert done.exit_code == 2
+    best = done.output.index("best: --set train.lr=0.1")
+    assert done.output.index("best val_accuracy first") < best
+    assert best < done.output.index(f"left out: {out / 'lr1e+37'}: diverged after step")
+    assert best < done.output.index("failed: lr1e+38: the loss is")
+    assert best < done.output.index("coterie: 2 of 3 runs failed; lr1e+38: the loss is")
+    assert coterie(*words, "--only", "train.lr=1e38", "--set", "seed=1").exit_code == 2
+    file.write_text(BASE + "lr_decay = 1.0\n" + axes + "seed = [2]\n")
+    plain = coterie(*words)
+    assert plain.exit_code == 2
+    assert plain.output.index("all runs") < plain.output.index("coterie: 2 of 3 runs failed")
+
+
+def test_a_reproduction_shows_its_tables_before_what_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "speeds.toml"
+    file.write_text(
+        BASE.replace("fedavg", "fedavg-ic") + "lr_decay = 1.0\n[sweep]\n'train.lr' = [1e38, 0.1]\n"
+    )
+    monkeypatch.setattr("coterie.cli.sweeps.experiment_path", lambda _: file)
+    made = Table("claims", ("run", "figure"), [["a", "1"]])
+    monkeypatch.setattr("coterie.reproduction.judge", lambda name, runs: [made])
+    out = tmp_path / "out"
+    done = coterie("reproduce", "speeds", "--out", out, "--jobs", 1)
+    assert done.exit_code == 2
+    said = ["claims", "left out: ", "coterie: 1 of 2 runs failed; lr1e+38: the loss is"]
+    assert sorted(said, key=done.output.index) == said
+    assert (out / "reproduction.md").exists()
+
+
+def test_an_algorithm_set_over_a_table_of_algorithms_runs_once() -> None:
+    shipped = Path(__file__).parents[1] / "experiments" / "accuracy.toml"
+    content = tomllib.loads(shipped.read_text())
+    found = expand(content, ["algorithm.name=fedavg", "seed=0"])
+    datasets = len(content["sweep"]["work"])
+    assert len(found) == datasets
+    assert set(found) <= set(expand(content))
+    searched = expand(content, ["algorithm.name=fedavg-ic", "seed=0"])
+    assert len(searched) == 2 * datasets  # two groupings, which fedavg-ic does read
+    tables = [{"name": "fedavg"}, {"name": "hierfavg"}]
+    axes = {"algorithm.num_groups": [5, 10], "algorithm": tables}
+    groups = expand({"sweep": axes}, ["algorithm.name=fedavg"])
+    assert [one.algorithm.num_groups for one in groups] == [5, 10]  # an axis of its own stays
 
 
 def test_a_complete_run_of_other_settings_is_not_taken_for_this_one(tmp_path: Path) -> None:

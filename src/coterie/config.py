@@ -18,7 +18,7 @@ from coterie.errors import ConfigError
 from coterie.models import REFERENCE_FLOPS
 from coterie.partition import PARTITIONS
 from coterie.schema import build, leaves, words
-from coterie.sections import Config, PartitionConfig
+from coterie.sections import AlgorithmConfig, Config, PartitionConfig
 
 Nested = dict[str, Any]
 Scale = Literal["full", "small"]
@@ -83,13 +83,29 @@ def expand(content: Nested, overrides: Iterable[str] = (), scale: Scale = "full"
             content = _with(content, key, value)
     fixed = dict(map(parse_override, overrides))
     axes = [_settings(key, values) for key, values in sweep.items() if key not in fixed]
-    configs = []
+    reached = [any(key in fixed for each in axis for key, _ in each) for axis in axes]
+    configs: dict[object, Config] = {}
     for combination in product(*axes):
         one = content
         for key, value in (*(pair for each in combination for pair in each), *fixed.items()):
             one = _with(one, key, value)
-        configs.append(make_config(one))
-    return list(dict.fromkeys(configs))
+        config = make_config(one)
+        rest = [each for each, inside in zip(combination, reached, strict=True) if not inside]
+        configs.setdefault((_as_read(config), str(rest)) if any(reached) else config, config)
+    return list(dict.fromkeys(configs.values()))
+
+
+def _as_read(config: Config) -> tuple[Config, object]:
+    """Tell runs apart: two that differ only in how groups they do not search are sought are one.
+
+    So `algorithm.name=fedavg`, set over tables that each name an algorithm, leaves no run twice.
+    """
+    chosen = config.algorithm
+    algorithm = ALGORITHMS[chosen.name]
+    if algorithm.searched:
+        return config, None
+    plain = replace(config, algorithm=AlgorithmConfig(name=chosen.name))
+    return plain, algorithm.schedule(chosen.tau1, chosen.tau2)
 
 
 def _section(content: Nested, name: str) -> Nested:
@@ -134,7 +150,7 @@ def make_config(content: Mapping[str, Any]) -> Config:
     return _resolve(config)
 
 
-def parse_override(text: str) -> tuple[str, object]:
+def parse_override(text: str, option: str = "--set") -> tuple[str, object]:
     """Read `a.b=value`, where value is TOML, or else a bare string.
 
     >>> parse_override("train.lr=0.5"), parse_override("model.name=2nn")
@@ -142,12 +158,24 @@ def parse_override(text: str) -> tuple[str, object]:
     """
     key, sign, raw = text.partition("=")
     if not sign or not key.strip():
-        raise ConfigError(f"--set takes key=value, got {text!r}; for example algorithm.tau2=5")
+        raise ConfigError(f"{option} takes key=value, got {text!r}; for example algorithm.tau2=5")
     try:
         value = tomllib.loads(f"value = {raw}")["value"]
     except tomllib.TOMLDecodeError:
         value = raw.strip()
     return key.strip(), value
+
+
+def read_setting(key: str, value: object) -> object:
+    """Return a value as its setting has it, or say why it cannot.
+
+    >>> read_setting("algorithm.alpha_comm", 1), read_setting("seed", 1)
+    (1.0, 1)
+    """
+    table = flat(build(Config, _with({}, key, value)))
+    if key not in table:
+        raise ConfigError(f"{key!r} is a section; name one of its settings")
+    return table[key]
 
 
 def to_toml(config: Config) -> str:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from coterie.config import flat, parse_override
-from coterie.errors import ConfigError, did_you_mean
+from coterie.config import flat, parse_override, read_setting
+from coterie.errors import ConfigError
 from coterie.record import RUNS
 from coterie.sections import Config
 from coterie.sweep.jobs import Job, plan_jobs
@@ -33,21 +33,41 @@ def place_jobs(configs: Sequence[Config], folder: Path) -> list[Job]:
 
 
 def only(jobs: Sequence[Job], wanted: Sequence[str]) -> list[Job]:
-    """Keep the jobs that have all of some settings, each written key=value.
+    """Keep the jobs that have some settings, each written key=value.
+
+    Of a key that is given several times any value will do; of several keys all must hold.
 
     >>> from coterie.config import expand
     >>> jobs = plan_jobs(expand({"sweep": {"seed": [0, 1], "model.name": ["sr", "2nn"]}}), Path())
     >>> [job.label for job in only(jobs, ["model.name=2nn"])]
     ['seed0-2nn', 'seed1-2nn']
+    >>> [job.label for job in only(jobs, ["seed=0", "seed=1", "model.name=sr"])]
+    ['seed0-sr', 'seed1-sr']
     """
-    kept = list(jobs)
+    tables = [flat(job.config) for job in jobs]
+    asked: dict[str, list[object]] = {}
     for text in wanted:
-        key, value = parse_override(text)
-        table = flat(kept[0].config)
-        if key not in table:
-            raise ConfigError(f"--only: unknown setting {key!r}{did_you_mean(key, table)}")
-        values = sorted({str(flat(job.config)[key]) for job in kept})
-        kept = [job for job in kept if str(flat(job.config)[key]) == str(value)]
-        if not kept:
-            raise ConfigError(f"--only {text}: no run has it; {key} is {', '.join(values)} here")
+        key, value = _asked(text)
+        here = dict.fromkeys(table[key] for table in tables)
+        if value not in here:
+            told = ", ".join(map(str, here))
+            raise ConfigError(f"--only {text}: no run has it; {key} is {told} here")
+        asked.setdefault(key, []).append(value)
+    kept = [
+        job
+        for job, table in zip(jobs, tables, strict=True)
+        if all(table[key] in values for key, values in asked.items())
+    ]
+    if not kept:
+        told = " ".join(f"--only {text}" for text in wanted)
+        raise ConfigError(f"{told}: each is had by some run, but all together by none")
     return kept
+
+
+def _asked(text: str) -> tuple[str, object]:
+    """Read one setting as the experiment file would: 1 is 1.0 where a number is meant."""
+    key, value = parse_override(text, "--only")
+    try:
+        return key, read_setting(key, value)
+    except ConfigError as error:
+        raise ConfigError(f"--only: {error}") from error
