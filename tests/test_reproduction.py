@@ -12,6 +12,7 @@ from coterie.experiment import execute
 from coterie.record import RecordedRun, find_runs
 from coterie.reproduction import REPRODUCTIONS, Table, judge
 from coterie.reproduction.curves import by_diversity, by_spread, by_time, noises
+from coterie.reproduction.decomposition import decomposed, without_group_means
 from coterie.reproduction.efficiency import PRINTED, whole_targets
 from coterie.reproduction.runs import PAPER_CLOCK, THEIRS, Runs, Times, accuracy_at, targets, times
 from coterie.retime import retime
@@ -201,6 +202,45 @@ def test_counts_show_speed_ups_over_the_same_fedavg() -> None:
 def test_targets_of_the_efficiency_table_are_whole_percents_that_fedavg_has() -> None:
     runs = Runs((*trio(0, 0.848, 0.5, 0.9), *trio(1, 0.849, 0.5, 0.9)))
     assert whole_targets(runs) == {0: 0.84, 1: 0.84}
+    assert whole_targets(Runs(tuple(trio(0, 0.29, 0.2, 0.3)))) == {0: 0.29}
+
+
+def rising(rows: list[tuple[int, float, str, float]], **algorithm: Any) -> RecordedRun:
+    """A run of these (step, seconds, event, accuracy), a second of it for every group mean."""
+    run = recorded(
+        [(0, 0.1)] * len(rows),
+        summary={"seconds": rows[-1][1], "test_accuracy": rows[-1][3], "d_group": 1.0},
+        algorithm=algorithm,
+        data={"name": "mnist-o"},
+    )
+    names = ("t", "seconds", "event", "test_accuracy")
+    return replace(run, rows=[dict(zip(names, row, strict=True)) for row in rows])
+
+
+def test_group_means_can_be_taken_off_the_clock() -> None:
+    run = rising(
+        [(0, 0, "start", 0.1), (1, 2, "group", 0.2), (2, 4, "group", 0.3), (3, 7, "global", 0.5)],
+        **REFERENCE,
+    )
+    (free,) = without_group_means(Runs((run,))).members
+    assert [row["seconds"] for row in free.rows] == [0, 1, 2, 5]
+    assert free.summary["seconds"] == 5
+    (same,) = without_group_means(
+        Runs((replace(run, summary={**run.summary, "d_group": None}),))
+    ).members
+    assert same.rows == run.rows
+
+
+def test_a_speed_up_is_fewer_steps_over_dearer_steps_times_given_time() -> None:
+    fedavg = rising(
+        [(0, 0, "start", 0.1), (10, 2, "global", 0.805), (20, 4, "global", 0.808)], name="fedavg"
+    )
+    ic = rising([(0, 0, "start", 0.1), (5, 3, "global", 0.81), (10, 6, "global", 0.9)], **REFERENCE)
+    (table,) = decomposed(Runs((fedavg, ic)))
+    assert table.rows[1][2:] == [THEIRS, "5", "2.00x", "600", "3.00x", "2.00x", "1.33x"]
+    never = rising([(0, 0, "start", 0.1), (5, 3, "global", 0.5)], name="hierfavg")
+    (table,) = decomposed(Runs((fedavg, never)))
+    assert table.rows[1][3:5] == ["never", "-"]
 
 
 @pytest.mark.parametrize("name", REPRODUCTIONS)

@@ -5,11 +5,16 @@ from dataclasses import dataclass
 
 from coterie.record import RecordedRun
 from coterie.reproduction import curves, transfers
+from coterie.reproduction.decomposition import decomposed, free_group_means
 from coterie.reproduction.efficiency import efficiency
 from coterie.reproduction.runs import Runs
 from coterie.reproduction.tables import Table, markdown
 
 __all__ = ["REPRODUCTIONS", "Reproduction", "Table", "judge", "markdown"]
+
+
+def _efficiency(runs: Runs) -> list[Table]:
+    return [*efficiency(runs), *free_group_means(runs), *decomposed(runs)]
 
 
 @dataclass(frozen=True)
@@ -21,7 +26,7 @@ class Reproduction:
 
 
 REPRODUCTIONS = {
-    "efficiency": Reproduction("seconds to FedAvg's accuracy: the table", efficiency),
+    "efficiency": Reproduction("seconds to FedAvg's accuracy: the table", _efficiency),
     "accuracy": Reproduction("accuracy by time and by epoch, four datasets", curves.accuracies),
     "costs": Reproduction("what groups cost, in divergence and transfers", transfers.costs),
     "combined": Reproduction("the effect of combined aggregation", transfers.combined),

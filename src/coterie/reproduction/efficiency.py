@@ -44,6 +44,11 @@ class Cell:
         took = {FEDAVG: self.fedavg, HIERFAVG: self.hierfavg, THEIRS: self.ic}[algorithm]
         return self.fedavg / took if took else None
 
+    def told(self, algorithm: str) -> str:
+        """Write what is printed of an algorithm."""
+        ratio = self.speed_up(algorithm)
+        return f"{self.fedavg / ratio:.0f} ({times_faster(ratio)})" if ratio else "-"
+
 
 PRINTED = {
     ("Dtt", "sr"): Cell(0.84, 50, 29, 6),
@@ -95,7 +100,7 @@ def efficiency(runs: Runs) -> list[Table]:
         foot="After as many steps as FedAvg takes in the paper's time.",
     )
     for (kind, model), cell in PRINTED.items():
-        some = runs.where(partition__kind=kind, model__name=model).level()
+        some = runs_of(runs, kind, model)
         if not some.of(FEDAVG).members:
             continue
         work, n = f"{kind} {model}", f"{len(targets(some))}"
@@ -116,7 +121,7 @@ def whole_targets(runs: Runs) -> dict[int, float]:
     Rounded down, so that FedAvg itself has it.
     """
     wanted = targets(runs)
-    whole = math.floor(100 * sum(wanted.values()) / len(wanted)) / 100
+    whole = math.floor(100 * sum(wanted.values()) / len(wanted) + 1e-9) / 100
     return dict.fromkeys(wanted, whole)
 
 
@@ -125,18 +130,18 @@ def _but_fedavg(runs: Runs) -> list[str]:
 
 
 def _rows(by_mix: Runs, runs: Runs, cell: Cell) -> list[list[str]]:
-    ours, faster = _timed(runs, OURS)
-    told = [_cell(ours, faster), at_least(faster, cell.fedavg / cell.ic)]
+    ours, faster = timed(runs, OURS)
+    told = [cell_of(ours, faster), at_least(faster, cell.fedavg / cell.ic)]
     told = told if ours.by_seed else [NOT_RUN, NOT_RUN]
     given = [_given(by_mix), "", _given(runs), "", "", ""]
     rows = [[f"fedavg (to {_target(runs)})", number(cell.fedavg), *given]]
-    for name, printed in ((HIERFAVG, cell.hierfavg), (THEIRS, cell.ic)):
+    for name in (HIERFAVG, THEIRS):
         ratio = cell.speed_up(name)
-        row = [name, f"{number(printed)} ({times_faster(ratio)})" if printed else "-"]
+        row = [name, cell.told(name)]
         for which in (by_mix, runs):
-            found, mine = _timed(which, name)
+            found, mine = timed(which, name)
             judged = verdict(mine, ratio) if found.by_seed else NOT_RUN
-            row += [_cell(found, mine), judged]
+            row += [cell_of(found, mine), judged]
         rows.append([*row, *(told if name == THEIRS else ["", ""])])
     return rows
 
@@ -144,7 +149,7 @@ def _rows(by_mix: Runs, runs: Runs, cell: Cell) -> list[list[str]]:
 def _others(by_mix: Runs, runs: Runs) -> list[list[str]]:
     printed = (FEDAVG, HIERFAVG, THEIRS)
     names = [name for name in runs.labels if name not in printed]
-    return [[name, *(_cell(*_timed(some, name)) for some in (by_mix, runs))] for name in names]
+    return [[name, *(cell_of(*timed(some, name)) for some in (by_mix, runs))] for name in names]
 
 
 def _strict(by_mix: Runs, runs: Runs, cell: Cell) -> list[list[str]]:
@@ -160,12 +165,19 @@ def _strict(by_mix: Runs, runs: Runs, cell: Cell) -> list[list[str]]:
     return rows
 
 
-def _timed(runs: Runs, name: str) -> tuple[Times, float | None]:
+def runs_of(runs: Runs, kind: str, model: str) -> Runs:
+    """Return the runs of one printed cell, on the seeds that all its algorithms have."""
+    return runs.where(partition__kind=kind, model__name=model).level()
+
+
+def timed(runs: Runs, name: str) -> tuple[Times, float | None]:
+    """Return when an algorithm gets there, and its speed-up over the time FedAvg was given."""
     found = times(runs, name, whole_targets(runs))
     return found, found.over(budgets(runs))
 
 
-def _cell(found: Times, ratio: float | None) -> str:
+def cell_of(found: Times, ratio: float | None) -> str:
+    """Write seconds and a speed-up."""
     return seconds(found) + ("" if ratio is None else f" ({times_faster(ratio)})")
 
 
