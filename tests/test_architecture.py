@@ -25,6 +25,7 @@ ORDER = [
     "schedule",
     "algorithms",
     "engine",
+    "theory",
     "clock",
     "attendance",
     "planning",

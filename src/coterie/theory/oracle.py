@@ -1,0 +1,136 @@
+"""Losses and gradients of nodes, each at a model of its own, in double precision."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from coterie.costs import Floats, Ints
+from coterie.engine.module import Nodes, inputs
+
+
+class Oracle(Protocol):
+    """Nodes with shares p [n] of the data, whose losses can be asked for."""
+
+    @property
+    def p(self) -> Floats:
+        """Shares of the data [n]."""
+
+    def at(self, models: Floats, of_node: Ints) -> tuple[Floats, Floats]:
+        """Losses [n] and gradients [n, d] of every node at its row of models [m, d]."""
+
+    def curve(self, w: Floats, direction: Floats) -> Floats:
+        """Hessian of every node at w, times a direction of its own [n, d]."""
+
+
+@dataclass(frozen=True, eq=False)
+class Quadratics:
+    """Nodes with losses (w - c_i)' A_i (w - c_i) / 2 + b_i' w; convex where all A_i are.
+
+    >>> one = Quadratics(np.ones((1, 1, 1)), np.zeros((1, 1)), np.zeros((1, 1)), np.ones(1))
+    >>> [x.tolist() for x in one.at(np.array([[3.0]]), np.array([0]))]
+    [[4.5], [[3.0]]]
+    """
+
+    A: Floats  # [n, d, d]
+    c: Floats  # [n, d]
+    b: Floats  # [n, d]
+    p: Floats  # [n]
+
+    def at(self, models: Floats, of_node: Ints) -> tuple[Floats, Floats]:
+        """Losses [n] and gradients [n, d]."""
+        w = models[of_node]
+        bent = np.einsum("nij,nj->ni", self.A, w - self.c)
+        losses = 0.5 * ((w - self.c) * bent).sum(axis=1) + (self.b * w).sum(axis=1)
+        return losses, bent + self.b
+
+    def curve(self, w: Floats, direction: Floats) -> Floats:
+        """Hessian times a direction."""
+        bent: Floats = np.einsum("nij,nj->ni", self.A, direction)
+        return bent
+
+    def smoothness(self) -> float:
+        """Largest eigenvalue of any node."""
+        return float(np.linalg.eigvalsh(self.A).max())
+
+
+class ModuleOracle:
+    """Nodes that train a torch module with cross entropy on all of their examples."""
+
+    def __init__(self, model: nn.Module, nodes: Nodes) -> None:
+        """Take a module over, and the examples of every node."""
+        self.model = model.double().eval()
+        self._names = [name for name, w in model.named_parameters() if w.requires_grad]
+        own = dict(model.named_parameters())
+        self._shapes = [own[name].shape for name in self._names]
+        self.start: Floats = _flat([own[name].detach() for name in self._names]).numpy()
+        sizes = [int(size) for size in nodes.sizes]
+        self._x = torch.split(torch.from_numpy(np.ascontiguousarray(nodes.x)), sizes)
+        self._y = torch.split(torch.from_numpy(np.ascontiguousarray(nodes.y)), sizes)
+        self._p: Floats = nodes.sizes / nodes.sizes.sum()
+
+    @property
+    def p(self) -> Floats:
+        """Shares of the data [n]."""
+        return self._p
+
+    def at(self, models: Floats, of_node: Ints) -> tuple[Floats, Floats]:
+        """Losses [n] and gradients [n, d]."""
+        n, d = len(self._p), models.shape[1]
+        losses, grads = np.empty(n), np.empty((n, d))
+        for i in range(n):
+            params = self._parts(models[of_node[i]])
+            loss = self._loss(i, params)
+            grads[i] = _flat(torch.autograd.grad(loss, params)).numpy()
+            losses[i] = loss.item()
+        return losses, grads
+
+    def curve(self, w: Floats, direction: Floats) -> Floats:
+        """Hessian times a direction."""
+        found = np.empty_like(direction)
+        for i in range(len(self._p)):
+            params = self._parts(w)
+            first = torch.autograd.grad(self._loss(i, params), params, create_graph=True)
+            along = torch.from_numpy(direction[i])
+            second = torch.autograd.grad(_flat(first) @ along, params, materialize_grads=True)
+            found[i] = _flat(second).numpy()
+        return found
+
+    def _parts(self, w: Floats) -> list[Tensor]:
+        sizes = [shape.numel() for shape in self._shapes]
+        parts = torch.split(torch.from_numpy(np.array(w)), sizes)
+        return [
+            part.view(shape).requires_grad_()
+            for part, shape in zip(parts, self._shapes, strict=True)
+        ]
+
+    def _loss(self, i: int, params: Sequence[Tensor]) -> Tensor:
+        named = dict(zip(self._names, params, strict=True))
+        x = inputs(self._x[i]).double()
+        scores = torch.func.functional_call(self.model, named, (x,))
+        return cross_entropy(scores, self._y[i])
+
+
+def softmax_smoothness(nodes: Nodes) -> float:
+    """Smoothness of softmax regression on every node: half the largest eigenvalue of mean x x'.
+
+    The Hessian of cross entropy in the scores, diag(q) - q q', is at most 1/2; x has a 1 for the
+    bias.
+    """
+    most, at = 0.0, 0
+    for size in nodes.sizes:
+        x = inputs(torch.from_numpy(nodes.x[at : at + size])).reshape(int(size), -1).double()
+        x = torch.cat([x, torch.ones(len(x), 1, dtype=torch.float64)], dim=1)
+        small: NDArray[np.float64] = (x @ x.T if len(x) < x.shape[1] else x.T @ x).numpy()
+        most = max(most, float(np.linalg.eigvalsh(small)[-1]) / len(x))
+        at += int(size)
+    return most / 2
+
+
+def _flat(tensors: Sequence[Tensor]) -> Tensor:
+    return torch.cat([tensor.reshape(-1) for tensor in tensors])
