@@ -258,6 +258,37 @@ def test_damage_of_a_run_under_way_and_of_a_sweep_is_told(tmp_path: Path) -> Non
     assert run.startswith(f"{folder}: damaged run folder (rows.jsonl line 1: Expecting value")
 
 
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"status": "dreaming"}, "progress.json: unknown status 'dreaming'"),
+        ({"status": "complete"}, "progress.json: unknown status 'complete'"),
+        ({"d_global": ...}, "progress.json: no d_global"),
+        ({"d_group": [1]}, "progress.json: d_group must be a number, got [1]"),
+    ],
+)
+def test_an_odd_progress_is_damage_and_the_rest_is_shown(
+    tmp_path: Path, change: Json, says: str
+) -> None:
+    write_run(rising(tmp_path / "good"))
+    path = under_way(rising(tmp_path / "bad", "fedavg-ic"), 3) / "progress.json"
+    content = {**json.loads(path.read_text()), **change}
+    path.write_text(json.dumps({k: v for k, v in content.items() if v is not ...}))
+    data = told(Live(tmp_path))
+    assert statuses(data) == {"bad": "damaged", "good": "complete"}
+    assert says in data["page"]["left_out"][0]
+
+
+def test_odd_settings_of_runs_to_come_are_shown_as_far_as_they_are_known(tmp_path: Path) -> None:
+    write_run(rising(tmp_path / "good"))
+    configs = [{"algorithm": {"name": ["fedavg"]}}, {"algorithm": 3}, {"train": {"steps": 10**400}}]
+    runs = [{"folder": f"r{at}", "config": config} for at, config in enumerate(configs)]
+    (tmp_path / "runs.json").write_text(json.dumps({"runs": runs}))
+    data = told(Live(tmp_path))
+    assert statuses(data) == {"good": "complete", **dict.fromkeys(("r0", "r1", "r2"), "waiting")}
+    assert [run["steps"] for run in data["runs"] if run["status"] == "waiting"] == [None] * 3
+
+
 def test_a_missing_folder_is_one_line_and_an_empty_one_waits(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["watch", str(tmp_path / "none")])
     assert (done.exit_code, done.output.count("\n")) == (2, 1)

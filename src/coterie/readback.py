@@ -1,16 +1,26 @@
 """What a run folder must hold to be read back; what is wrong in it is named by file and line."""
 
 import json
+import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from reprlib import repr as short
+from typing import Any, NoReturn
 
 from coterie.algorithms import ALGORITHMS
 
 Json = dict[str, Any]
 SUMMARY = ("status", "group_sizes", "steps", "seconds", "d_local", "d_global")
 SUMMARY_MAYBE = ("test_accuracy", "d_group", "Delta", "delta")
-SUMMARY_ALSO = ("compute_s", "group_s", "global_s", "grouping_s", "Delta_first", "wall_s")
-ROW_MAYBE = ("epoch", "wall_s", "train_loss", "test_loss", "Delta", "delta")
+SUMMARY_ALSO = (
+    *("compute_s", "group_s", "global_s", "grouping_s", "Delta_first", "wall_s"),
+    *("val_accuracy", "train_loss"),
+)
+ROW_MAYBE = ("wall_s", "train_loss", "test_loss", "Delta", "delta")
+ENDS = ("complete", "failed", "diverged", "interrupted")
+SECTIONS = ("data", "partition", "model", "network", "compute", "algorithm", "train")
+MOST, MOST_EXAMPLES = 1e100, 2**53  # so that sums and products of some are still numbers
+MANY_EDGES = 10_000
+UNREADABLE = (OSError, ValueError, AttributeError, KeyError, TypeError, RecursionError)
 
 
 def read_json(name: str, text: str) -> Json:
@@ -21,8 +31,8 @@ def read_json(name: str, text: str) -> Json:
     ValueError: meta.json: must hold a JSON object, got a list
     """
     try:
-        content = json.loads(text, parse_constant=_refuse)
-    except ValueError as error:
+        content = json.loads(text, parse_constant=_refuse, parse_float=_finite)
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{name}: {error}") from error
     if not isinstance(content, dict):
         raise ValueError(f"{name}: must hold a JSON object, got a {type(content).__name__}")
@@ -42,55 +52,109 @@ def read_rows(name: str, text: str, *, complete: bool) -> list[Json]:
         raise ValueError(f"{name} line {len(lines) + 1}: cut off")
     rows = [read_json(f"{name} line {at}", line) for at, line in enumerate(lines, 1)]
     for at, row in enumerate(rows, 1):
-        odd = _odd(row, ("t", "seconds"), ("test_accuracy", *ROW_MAYBE))
+        required = ("t", "seconds", *(key for key in ("epoch",) if key in row))
+        odd = _odd(row, required, ("test_accuracy", *ROW_MAYBE)) or _odd_lists(row)
         if odd:
             raise ValueError(f"{name} line {at}: {odd}")
     return rows
 
 
-def strange(config: Json, meta: Json, rows: list[Json], summary: Json, grouping: Json) -> str:
-    """Say what this version of coterie does not understand in a run; nothing if it does."""
-    doubts = (_doubts(config, meta, rows), _doubts_of_end(summary), _doubts_of_groups(grouping))
+def strange(
+    config: Json,
+    meta: Json,
+    rows: list[Json],
+    summary: Json,
+    grouping: Json,
+    *,
+    end: str = "summary.json",
+    ends: Sequence[str] = ENDS,
+) -> str:
+    """Say what this version of coterie does not understand in a run; nothing if it does.
+
+    `end` is the file that the summary is from, and `ends` are what its status may be.
+    """
+    doubts = (
+        _doubts_of_settings(config),
+        _doubts(meta, rows, summary),
+        _doubts_of_end(end, summary, ends),
+        _doubts_of_groups(grouping),
+    )
     return next((doubt for each in doubts for doubt in each), "")
 
 
-def _doubts(config: Json, meta: Json, rows: list[Json]) -> Iterator[str]:
-    if (algorithm := config["algorithm"]["name"]) not in ALGORITHMS:
-        yield f"config.toml: unknown algorithm {algorithm!r}"
-    if not isinstance(config["seed"], int):
-        yield f"config.toml: seed must be a whole number, got {config['seed']!r}"
+def _doubts_of_settings(config: Json) -> Iterator[str]:
+    for name in SECTIONS:
+        if not isinstance(config[name], dict):
+            yield f"config.toml: {name!r} is a section, written [{name}]"
+    algorithm, seed = config["algorithm"]["name"], config["seed"]
+    if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
+        yield f"config.toml: unknown algorithm {short(algorithm)}"
+    if type(seed) is not int or not 0 <= seed < 2**63:
+        yield f"config.toml: seed must be a whole number, got {short(seed)}"
+    for name, part in config.items():
+        for key, value in part.items() if isinstance(part, dict) else ():
+            if not (isinstance(value, (str, bool)) or _is_number(value)):
+                yield f"config.toml: {name}.{key} must be a number or a text, got {short(value)}"
+
+
+def _doubts(meta: Json, rows: list[Json], summary: Json) -> Iterator[str]:
     if not isinstance(meta.get("versions"), dict):
         yield "meta.json: no versions"
     if not all("test_accuracy" in row for row in rows):
         yield "rows.jsonl: rows without test_accuracy"
+    if not all(type(row["t"]) is int for row in rows):
+        yield "rows.jsonl: t must be a whole number"
+    measured = any(row["test_accuracy"] is not None for row in rows)
+    if summary.get("status") == "complete" and not measured:
+        yield "rows.jsonl: complete without test_accuracy"
 
 
-def _doubts_of_end(summary: Json) -> Iterator[str]:
+def _doubts_of_end(name: str, summary: Json, ends: Sequence[str]) -> Iterator[str]:
     missing = [key for key in (*SUMMARY, *SUMMARY_MAYBE) if key not in summary]
     if missing:
-        yield f"summary.json: no {missing[0]}"
+        yield f"{name}: no {missing[0]}"
         return
+    if summary["status"] not in ends:
+        yield f"{name}: unknown status {short(summary['status'])}"
     if summary["status"] == "complete" and summary["test_accuracy"] is None:
-        yield "summary.json: complete without test_accuracy"
-    if not isinstance(summary["group_sizes"], list):
-        yield f"summary.json: group_sizes must be a list, got {summary['group_sizes']!r}"
-    odd = _odd(summary, SUMMARY[2:], SUMMARY_MAYBE + SUMMARY_ALSO)
+        yield f"{name}: complete without test_accuracy"
+    odd = _odd(summary, SUMMARY[2:], SUMMARY_MAYBE + SUMMARY_ALSO) or _odd_lists(summary)
     if odd:
-        yield f"summary.json: {odd}"
+        yield f"{name}: {odd}"
 
 
 def _doubts_of_groups(grouping: Json) -> Iterator[str]:
     z, counts, edges = (grouping.get(key) for key in ("z", "class_counts", "edge_of"))
     if not (isinstance(z, list) and z and isinstance(counts, list) and len(counts) == len(z)):
         yield "grouping.json: z and class_counts must have an entry for every node"
-    elif not all(isinstance(k, int) and 0 <= k < len(z) for k in z):
+        return
+    if not all(type(k) is int and 0 <= k < len(z) for k in z):
         yield "grouping.json: z must be numbers of groups"
     elif edges and not (len(edges) == len(z) and all(type(e) is int and e >= 0 for e in edges)):
         yield "grouping.json: edge_of must be the number of every node's edge"
-    elif type(sum(map(sum, counts))) is not int:
+    elif type(sum(map(sum, counts))) is not int or not _are_counts(counts):
         yield "grouping.json: class_counts must be whole numbers"
     elif len({len(row) if isinstance(row, list) else None for row in counts}) != 1:
         yield "grouping.json: class_counts must have as many classes for every node"
+    else:
+        yield from _doubts_of_names(grouping, len(z), max(edges) + 1 if edges else 0)
+
+
+def _are_counts(counts: list[list[int]]) -> bool:
+    least, most = (f((f(row) for row in counts if row), default=0) for f in (min, max))
+    return 0 <= least <= most < MOST_EXAMPLES
+
+
+def _doubts_of_names(grouping: Json, n_nodes: int, n_edges: int) -> Iterator[str]:
+    if n_edges > max(n_nodes, MANY_EDGES):
+        yield f"grouping.json: edge_of names edge {n_edges - 1} of {n_nodes} nodes"
+    for key, needed in (("nodes", n_nodes), ("edges", n_edges)):
+        names = grouping.get(key, [])
+        if not isinstance(names, list) or 0 < len(names) < needed:
+            yield f"grouping.json: {key} must name all {needed}, or none"
+    servers = grouping.get("servers", [])
+    if not isinstance(servers, list) or not all(type(s) is int and s >= 0 for s in servers):
+        yield "grouping.json: servers must be numbers of nodes"
 
 
 def _odd(values: Json, required: Sequence[str], maybe: Sequence[str]) -> str:
@@ -100,10 +164,37 @@ def _odd(values: Json, required: Sequence[str], maybe: Sequence[str]) -> str:
             return f"no {key}"
     for key in (*required, *maybe):
         value = values.get(key)
-        if (value is not None or key in required) and type(value) not in (int, float):
-            return f"{key} must be a number, got {value!r}"
+        if (value is not None or key in required) and not _is_number(value):
+            return f"{key} must be a number, got {short(value)}"
     return ""
 
 
-def _refuse(word: str) -> None:
+def _odd_lists(values: Json) -> str:
+    """Say what is wrong with the sizes of groups and the bytes that were sent, where given."""
+    sizes, sent = values.get("group_sizes", []), values.get("bytes_by_tier", {})
+    if not isinstance(sizes, list):
+        return f"group_sizes must be a list, got {short(sizes)}"
+    for size in sizes:
+        if type(size) is not int or not 0 <= size < MOST_EXAMPLES:
+            return f"group_sizes must be whole numbers, got {short(size)}"
+    if not isinstance(sent, dict) or not all(map(_is_number, sent.values())):
+        return f"bytes_by_tier must be a number for every tier, got {short(sent)}"
+    return ""
+
+
+def _is_number(value: object) -> bool:
+    """Whether a value is a number that can be computed with.
+
+    >>> [_is_number(value) for value in (1, 0.5, float("inf"), 10**400, True, "1", None)]
+    [True, True, False, False, False, False, False]
+    """
+    return type(value) in (int, float) and -MOST < value < MOST  # type: ignore[operator]
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else _refuse(text)
+
+
+def _refuse(word: str) -> NoReturn:
     raise ValueError(f"{word} is not a number")

@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING
 
 from coterie.errors import RecordError
 from coterie.provenance import versions
-from coterie.readback import Json, read_json, read_rows, strange
+from coterie.readback import UNREADABLE, Json, read_json, read_rows, strange
 from coterie.run import Row
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def read_run(folder: Path) -> RecordedRun:
     except FileNotFoundError as error:
         missing = Path(str(error.filename)).name
         raise RecordError(f"{folder}: not a finished run, {missing} is missing") from error
-    except (OSError, ValueError, AttributeError, KeyError, TypeError) as error:
+    except UNREADABLE as error:
         raise RecordError(f"{folder}: damaged run folder ({error})") from error
     if odd:
         raise RecordError(f"{folder}: not written by this version of coterie ({odd})")
@@ -247,8 +247,23 @@ def ended(folder: Path) -> str | None:
     try:
         summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
         return {"complete": COMPLETE, "diverged": DIVERGED}.get(summary["status"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except UNREADABLE:
         return None
+
+
+def below(folder: Path, name: object) -> Path:
+    """Return the folder of a run that a sweep's list names; it leads nowhere but below the sweep.
+
+    >>> below(Path("runs/my"), "seed0").as_posix()
+    'runs/my/seed0'
+    >>> below(Path("runs/my"), "../../home")
+    Traceback (most recent call last):
+    ValueError: '../../home' is not the name of a folder below it
+    """
+    path = Path(str(name))
+    if path.is_absolute() or not path.parts or ".." in path.parts or not str(name).isprintable():
+        raise ValueError(f"{name!r} is not the name of a folder below it")
+    return folder / path
 
 
 def resume_command(folder: Path) -> str:

@@ -12,7 +12,8 @@ from typing import IO, Any
 from coterie.checkpoint import difference, tidy
 from coterie.config import make_config
 from coterie.errors import ConfigError, RecordError
-from coterie.record import COMPLETE, DIVERGED, ROWS, RUNS, ended, lock, write_json
+from coterie.readback import UNREADABLE
+from coterie.record import COMPLETE, DIVERGED, ROWS, RUNS, below, ended, lock, write_json
 from coterie.sections import Config
 from coterie.sweep.jobs import Job
 
@@ -116,8 +117,10 @@ def _read_config(path: Path) -> Config:
 def _read_runs(path: Path) -> list[dict[str, Any]]:
     try:
         runs = json.loads(path.read_text(encoding="utf-8"))["runs"]
+        for run in runs:
+            below(path.parent, run["folder"])
         return [{"folder": str(run["folder"]), "config": dict(run["config"])} for run in runs]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except UNREADABLE as error:
         raise RecordError(f"{path}: cannot be read ({error})") from error
 
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from coterie.algorithms import ALGORITHMS
 from coterie.errors import RecordError
-from coterie.readback import read_json
-from coterie.record import ROWS, RUNS, RecordedRun
+from coterie.readback import UNREADABLE, read_json
+from coterie.record import ROWS, RUNS, RecordedRun, below
 from coterie.report import page_data
 from coterie.report.curves import curve
 from coterie.report.placing import key_of, network_of
@@ -179,15 +179,16 @@ def _planned(sweeps: Sequence[Path]) -> tuple[list[Planned], list[str]]:
     for path in sweeps:
         try:
             runs = read_json(path.name, path.read_text(encoding="utf-8"))["runs"]
-            planned += [Planned(path.parent / str(r["folder"]), dict(r["config"])) for r in runs]
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            planned += [Planned(below(path.parent, r["folder"]), dict(r["config"])) for r in runs]
+        except UNREADABLE as error:
             problems.append(f"{path}: cannot be read ({error})")
     return planned, problems
 
 
 def _known(config: Json) -> bool:
     algorithm = config.get("algorithm")
-    return isinstance(algorithm, dict) and algorithm.get("name") in ALGORITHMS
+    name = algorithm.get("name") if isinstance(algorithm, dict) else None
+    return isinstance(name, str) and name in ALGORITHMS
 
 
 def _own_left_s(seen: Seen) -> float | None:

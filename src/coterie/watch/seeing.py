@@ -6,19 +6,19 @@ from pathlib import Path
 from typing import Any
 
 from coterie.errors import RecordError
-from coterie.readback import read_json, read_rows, strange
+from coterie.readback import UNREADABLE, read_json, read_rows, strange
 from coterie.record import PROGRESS, ROWS, RUNS, RecordedRun, find_runs, read_run, resume_command
 
 Json = dict[str, Any]
 Signs = tuple[tuple[int, int] | None, ...]  # when each file was last changed, and its size
 FILES = ("summary.json", PROGRESS, ROWS, "grouping.json", "config.toml", "meta.json")
-ENDS = ("complete", "failed", "diverged", "interrupted")
 NO_GROUPS: Json = {"z": [0], "class_counts": [[0]]}  # passes where groups are not known yet
 UNKNOWN: Json = {
     **dict.fromkeys(("steps", "seconds", "d_local", "d_global"), 0),
     **dict.fromkeys(("test_accuracy", "d_group", "Delta", "delta"), None),
     **{"status": "running", "group_sizes": []},
 }  # passes where the first progress.json is not written yet
+MOST_STEPS = 2**53
 QUIET_S, QUIET_ROWS = 15.0, 5.0  # without a sign, at least; and as many times a row's usual time
 
 
@@ -95,10 +95,8 @@ def _read(folder: Path) -> RecordedRun:
         if not (folder / "summary.json").exists():  # it goes on just now
             return _read_unfinished(folder)
         raise RecordError(_said_of(folder)) from error
-    status = run.summary["status"]
-    if status not in ENDS:
-        raise RecordError(f"{folder}: summary.json: unknown status {status!r}")
-    return run if status == "complete" else replace(run, summary=_so_far(run.summary, run.rows))
+    complete = run.summary["status"] == "complete"
+    return run if complete else replace(run, summary=_so_far(run.summary, run.rows))
 
 
 def _read_unfinished(folder: Path) -> RecordedRun:
@@ -108,8 +106,9 @@ def _read_unfinished(folder: Path) -> RecordedRun:
         told = _json(folder, PROGRESS)
         grouping = _json(folder, "grouping.json")
         rows = read_rows(ROWS, _whole_lines(folder / ROWS), complete=False)
-        odd = strange(config, meta, rows, {**UNKNOWN, **told}, grouping or NO_GROUPS)
-    except (OSError, ValueError, AttributeError, KeyError, TypeError) as error:
+        known = told or UNKNOWN, grouping or NO_GROUPS
+        odd = strange(config, meta, rows, *known, end=PROGRESS, ends=["running"])
+    except UNREADABLE as error:
         raise RecordError(f"{folder}: damaged run folder ({error})") from error
     if odd:
         raise RecordError(f"{folder}: not written by this version of coterie ({odd})")
@@ -161,7 +160,7 @@ def steps_of(config: Json) -> int | None:
     """
     train = config.get("train")
     steps = train.get("steps") if isinstance(train, dict) else None
-    return steps if isinstance(steps, int) else None
+    return steps if type(steps) is int and 0 < steps < MOST_STEPS else None
 
 
 def paces(rows: list[Json]) -> tuple[float | None, float]:
