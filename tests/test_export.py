@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -113,6 +114,26 @@ def test_what_is_nested_and_unknown_is_json() -> None:
         "odd": json.dumps([1, {"a": 2}]),
         "group_sizes": "[]",
     }
+
+
+def test_a_folder_whose_name_is_no_text_is_written_with_its_bytes(
+    folder: Path, tmp_path: Path
+) -> None:
+    one = next(path for path in sorted(folder.iterdir()) if path.is_dir())
+    for name in (b"caf\xe9", "café".encode()):
+        shutil.copytree(one, os.fsdecode(os.fsencode(tmp_path / "runs") + b"/" + name))
+    for out in ("rows.csv", "rows.parquet"):
+        done = coterie("export", tmp_path / "runs", "-o", tmp_path / out)
+        assert done.exit_code == 0, done.output
+    assert {line["run"] for line in lines_of(tmp_path / "rows.csv")} == {"café", "caf\\xe9"}
+    read = parquet.read_table(tmp_path / "rows.parquet")
+    assert set(read.to_pydict()["run"]) == {"café", "caf\\xe9"}
+
+
+def test_text_that_cannot_be_encoded_is_escaped() -> None:
+    table = {"event": ["\ud800", "global"]}
+    assert to_csv(table) == b"event\n\\ud800\nglobal\n"
+    assert b"\\ud800" in encode(table, Path("a.parquet"))
 
 
 @pytest.mark.parametrize(

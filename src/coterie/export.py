@@ -106,7 +106,7 @@ def to_csv(table: Table) -> bytes:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(_cell(name) for name in table)
     writer.writerows(map(_cell, line) for line in zip(*table.values(), strict=True))
-    return text.getvalue().encode()
+    return text.getvalue().encode("utf-8", "backslashreplace")
 
 
 def to_parquet(table: Table) -> bytes:
@@ -144,7 +144,16 @@ def run_names(folders: Sequence[Path]) -> list[str]:
     """
     whole = [Path(os.path.abspath(folder)) for folder in folders]  # noqa: PTH100
     common = Path(os.path.commonpath([folder.parent for folder in whole]))
-    return [folder.relative_to(common).as_posix() for folder in whole]
+    return [_readable(folder.relative_to(common).as_posix()) for folder in whole]
+
+
+def _readable(name: str) -> str:
+    r"""Return a name of a file as text that any program reads, with \xff for a byte that is none.
+
+    >>> _readable(os.fsdecode(b"r\xc3\xa9sum\xe9"))
+    'résum\\xe9'
+    """
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def _table(lines: list[dict[str, Any]]) -> Table:
@@ -169,4 +178,5 @@ def _cell(value: Any) -> Any:
 
 
 def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    said = str(value).lower() if isinstance(value, bool) else str(value)
+    return said.encode("utf-8", "backslashreplace").decode()
