@@ -13,10 +13,11 @@ from click.testing import CliRunner
 from coterie.cli import main
 from coterie.comparison import compare
 from coterie.report import page_data, render, write_picture, write_report
-from coterie.report.curves import Column, thin
+from coterie.report.curves import Column, bound, thin
 from coterie.report.placing import MOST_NODES
 from coterie.report.render import ASSETS
 from made_runs import NODES, made_run
+from recorded import recorded
 
 HERE = Path("runs")
 
@@ -41,6 +42,19 @@ def test_curves_are_means_and_bands_over_seeds() -> None:
     assert accuracy["high"] == pytest.approx([10, 60, 80])
     assert accuracy["sd"] == pytest.approx([0, 200**0.5, 200**0.5], rel=1e-5)
     assert curve["y"]["train_loss"]["mean"] == pytest.approx([1.9, 1.5, 1.3])
+
+
+def test_the_bound_is_drawn_where_it_holds() -> None:
+    ic: dict[str, Any] = {"algorithm": {"name": "fedavg-ic"}, "train": {"lr": 0.5, "lr_decay": 0.9}}
+    run = recorded([(0, 0.1), (1, 0.2)], **ic)
+    row = {"t": 2, "Delta": 3.0, "delta": 7.0}
+    assert bound(run, row) == pytest.approx(0.5 * 0.9**2 * 5 * 3.0)  # tau1 = 1: no delta
+    fedavg = recorded([(0, 0.1)], algorithm={"name": "fedavg"})
+    assert bound(fedavg, {"t": 0, "Delta": 0.0, "delta": 2.0}) == pytest.approx(0.1 * 5 * 2.0)
+    assert bound(run, {"t": 0, "Delta": None, "delta": None}) is None
+    assert bound(recorded([(0, 0.1)], model={"name": "2nn"}), row) is None
+    assert bound(recorded([(0, 0.1)], train={"batch_size": 8}), row) is None
+    assert bound(recorded([(0, 0.1)], optimizer={"momentum": 0.9}), row) is None
 
 
 def test_one_seed_has_no_band() -> None:

@@ -6,7 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from coterie.algorithms import find_algorithm
 from coterie.record import RecordedRun
+from coterie.theory.bounds import Constants, simple_distance
 
 Json = dict[str, Any]
 Column = list[float | None]
@@ -22,19 +24,20 @@ class Quantity(NamedTuple):
     scale: float = 1.0
 
 
+BOUND = "bound"  # not in a row, but made of what is
 AXES = (
     Quantity("seconds", "simulated time", "s", "x"),
     Quantity("wall_s", "wall time", "s", "x"),
     Quantity("epoch", "epochs", "", "x"),
     Quantity("t", "steps", "", "x"),
 )
-# Another measured quantity, such as a bound, is one more line here.
 QUANTITIES = (
     Quantity("test_accuracy", "test accuracy", "%", "curves", 100.0),
     Quantity("train_loss", "train loss", "", "curves"),
     Quantity("test_loss", "test loss", "", "curves"),
     Quantity("Delta", "Delta: groups from the whole", "", "divergence"),
     Quantity("delta", "delta: nodes from their group", "", "divergence"),
+    Quantity(BOUND, "bound of how far the model strays in the next round", "", "divergence"),
 )
 DIGITS, NOTHING = 6, 1e-12  # what is smaller is what rounding left of 0
 
@@ -45,7 +48,10 @@ def curve(runs: Sequence[RecordedRun], most: int) -> Json:
     An x is the mean over seeds too, as seeds differ in seconds. `low` and `high` are the least and
     the most of the seeds, `sd` is their standard deviation; a single seed has none of them.
     """
-    measured = [{r["t"]: r for r in run.rows if r["test_accuracy"] is not None} for run in runs]
+    measured = [
+        {row["t"]: {**row, BOUND: bound(run, row)} for row in run.rows if _measured(row)}
+        for run in runs
+    ]
     shared = sorted(set(measured[0]).intersection(*measured[1:]))
     at = [[rows[t] for rows in measured] for t in shared]
     x = {axis.key: _over([_column(rows, axis) for rows in at], mean) for axis in AXES}
@@ -61,6 +67,28 @@ def curve(runs: Sequence[RecordedRun], most: int) -> Json:
         "points": len(shared),
         "unshared": len(set().union(*measured)) - len(shared),
     }
+
+
+def _measured(row: Json) -> bool:
+    return row["test_accuracy"] is not None
+
+
+def bound(run: RecordedRun, row: Json) -> float | None:
+    """Bound ||w - v_[l]|| at the end of the global interval that begins with a row.
+
+    By Delta and delta as they are there; None where it does not hold: steps that are more than one
+    gradient of all data, and models that are not convex.
+    """
+    told = run.settings
+    more = [told.get(f"optimizer.{key}") for key in ("momentum", "fedprox", "scaffold")]
+    if told.get("model.name") != "sr" or told.get("train.batch_size") != "full" or any(more):
+        return None
+    if row.get("Delta") is None or row.get("delta") is None:
+        return None
+    taus = told["algorithm.tau1"], told["algorithm.tau2"]
+    schedule = find_algorithm(told["algorithm.name"]).schedule(*taus)
+    eta = told["train.lr"] * told["train.lr_decay"] ** row["t"]
+    return simple_distance(Constants(eta, 0.0, row["delta"], row["Delta"]), schedule)
 
 
 def _column(rows: Sequence[Json], quantity: Quantity) -> list[float] | None:

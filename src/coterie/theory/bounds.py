@@ -67,6 +67,16 @@ def distance(c: Constants, schedule: Schedule) -> float:
     return eta * c.Delta * tau1 * tau2 + tau2 * strayed
 
 
+def simple_distance(c: Constants, schedule: Schedule) -> float:
+    """The same without beta, which nobody may know: nodes stray by their divergence and no more.
+
+    >>> simple_distance(Constants(0.5, 0.0, 3.0, 2.0), Schedule(1, 5))
+    5.0
+    """
+    tau1, tau2 = schedule.tau1, schedule.tau2
+    return c.eta * tau1 * tau2 * (c.Delta + c.delta * (tau1 > 1))
+
+
 @dataclass(frozen=True, eq=False)
 class Steps:
     """What both bounds are made of, step by step [T]: what holds at the model before the step."""
