@@ -210,6 +210,20 @@ def test_settings_are_chosen_by_the_validation_part(tmp_path: Path) -> None:
     assert [line[0] for line in lines if line and line[-1] == "2"] == ["0.1", "0.0001"]
 
 
+def test_the_search_that_ships_ranks_its_settings_without_any_files(tmp_path: Path) -> None:
+    assert "\n  search " in coterie("list", "experiments").output
+    quick = ["--set", "train.steps=2", "--set", "data.sample=0.1", "--only", "seed=0"]
+    words = ["sweep", "search", "--scale", "small", *quick, "--out", tmp_path / "out"]
+    done = coterie(*words, "--jobs", 1)
+    assert done.exit_code == 0, done.output
+    assert "best val_accuracy first" in done.output
+    assert "best: --set train.batch_size=" in done.output
+    runs, _ = find_runs([tmp_path / "out"])
+    assert (
+        len({(run.config["train"]["lr"], run.config["train"]["batch_size"]) for run in runs}) == 4
+    )
+
+
 def test_a_candidate_that_lost_a_seed_comes_after_the_others() -> None:
     def run(lr: float, seed: int, val: float) -> RecordedRun:
         return recorded([(0, 0.1), (1, val)], seed, train={"lr": lr})
