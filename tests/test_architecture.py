@@ -44,6 +44,7 @@ ORDER = [
     "survey",
     "netview",
     "planview",
+    "straying",
     "sweep",
     "comparison",
     "selection",

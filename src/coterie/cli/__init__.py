@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from coterie.cli.bound import bound
 from coterie.cli.commands import Commands, set_option
 from coterie.cli.data import data_commands
 from coterie.cli.experiments import experiments
@@ -42,11 +43,13 @@ def main() -> None:
       coterie data show my.toml             who holds what, before anything is trained
       coterie network my.toml               what a mean costs: delays, full links, late flows
       coterie plan my.toml                  who should train with whom, by every method
+      coterie bound my.toml                 how far groups stray from learning in one place
       coterie reproduce efficiency          the paper's tables and figures, beside its own
       coterie list                          algorithms, datasets, models, topologies, settings
     """
 
 
+main.add_command(bound)
 main.add_command(data_commands)
 main.add_command(network)
 main.add_command(figures)

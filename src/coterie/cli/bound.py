@@ -1,0 +1,90 @@
+"""`coterie bound`: how far groups stray from learning in one place, and how far they may."""
+
+import csv
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from coterie.cli.commands import loading, print_table, set_option
+from coterie.errors import CoterieError
+
+if TYPE_CHECKING:
+    from coterie.straying import Straying
+
+MOST_ROWS = 12
+FOOT = (
+    "apart: ||w - v||, v learning in one place since the last global mean; bound: what it cannot "
+    "pass (docs/theory.md); printed: the paper's lemma. gap: F(w) less the lowest loss found; its "
+    "bound is Theorem 1 with the bound that holds."
+)
+
+
+@click.command()
+@click.argument("file")
+@set_option
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path), help="Picture to write [bound-FILE.png]."
+)
+@click.option("--csv", "table", type=click.Path(path_type=Path), help="Every step, as CSV.")
+def bound(file: str, overrides: tuple[str, ...], out: Path | None, table: Path | None) -> None:
+    """Measure how far the experiment FILE strays from learning in one place, and bound it.
+
+    \b
+      coterie bound quickstart
+      coterie bound quickstart --set algorithm.tau1=5 --set train.steps=50
+      coterie bound mnist-f-sr --set algorithm.name=hierfavg -o bound.png --csv bound.csv
+
+    Trains with full batches in double precision, and beside every group and the whole a virtual
+    model that learns on all their data in one place, as in the paper's proof. Prints how far they
+    are apart, step by step, the bound that holds and the one that the paper prints, and the loss
+    above the lowest that was found with the bound of Theorem 1. Of a sweep, the first run.
+    """
+    from coterie.cli.experiments import experiment_path
+    from coterie.config import load_experiment
+    from coterie.report.bound import bound_figure
+    from coterie.report.drawing import png, write
+    from coterie.straying import stray
+
+    path = experiment_path(file)
+    picture = out or Path(f"bound-{path.stem}.png")
+    if picture.suffix != ".png":
+        raise CoterieError(f"--out must be a .png, got {str(picture)!r}")
+    config = load_experiment(path, overrides)[0]
+    with loading(path.stem) as progress:
+        found = stray(config, progress)
+    for note in found.notes:
+        click.echo(f"note: {note}", err=True)
+    _print(found, config.algorithm.name)
+    write(picture, png(bound_figure(found)))
+    if table is not None:
+        write(table, _csv(found))
+    for name in (picture, table):
+        if name is not None:
+            click.echo(f"wrote {name}")
+
+
+def _print(found: "Straying", name: str) -> None:
+    every = max(1, -(-len(found.ends) // MOST_ROWS))
+    rows = []
+    for at in [*range(0, len(found.ends) - 1, every), len(found.ends) - 1]:
+        end = found.ends[at]
+        values = found.trace.apart[end], found.bound[end], found.printed[end]
+        gaps = found.gap[at], found.gap_bound[at]
+        rows.append([f"{found.first + end + 1}", *(f"{v:.4g}" for v in (*values, *gaps))])
+    s = found.trace.schedule
+    title = f"{name}, tau1 = {s.tau1}, tau2 = {s.tau2}, beta {found.beta:.4g}"
+    print_table(title, ("step", "apart", "bound", "printed", "gap", "gap bound"), rows, FOOT)
+
+
+def _csv(found: "Straying") -> bytes:
+    text = io.StringIO(newline="")
+    out = csv.writer(text)
+    told = found.trace
+    names = ("eta", "delta", "Delta", "apart", "nodes", "means", "groups", "loss", "virtual_loss")
+    out.writerow(["t", *names, "bound", "printed"])
+    columns = [getattr(told, name) for name in names]
+    for at, row in enumerate(zip(*columns, found.bound, found.printed, strict=True)):
+        out.writerow([found.first + at + 1, *map(repr, map(float, row))])
+    return text.getvalue().encode()

@@ -1,0 +1,61 @@
+"""`coterie bound`: on a small real experiment."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from coterie.cli.experiments import experiment_path
+from coterie.config import load_experiment
+from coterie.straying import stray
+from resuming import coterie
+
+SMALL = (
+    "[data]\nsample = 0.05\n[partition]\nkind = 'Dtt'\nnum_nodes = 10\nnum_edges = 10\n"
+    "[algorithm]\nname = 'fedavg-ic'\nnum_groups = 2\ntau1 = 2\ntau2 = 2\n"
+    "[train]\nsteps = 10\nlr = 0.005\nlr_decay = 1.0\n"
+)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    path = tmp_path / "small.toml"
+    path.write_text(SMALL)
+    return path
+
+
+def test_what_is_measured_stays_below_its_bound(small: Path, tmp_path: Path) -> None:
+    picture, table = tmp_path / "b.png", tmp_path / "b.csv"
+    done = coterie("bound", small, "-o", picture, "--csv", table)
+    assert done.exit_code == 0, done.output
+    assert "note:" not in done.output
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    rows = list(csv.DictReader(table.read_text().splitlines()))
+    assert [row["t"] for row in rows] == [str(t) for t in range(2, 10)]  # planned after step 1
+    apart, bound = (np.array([float(row[key]) for row in rows]) for key in ("apart", "bound"))
+    assert (apart <= bound).all()
+    assert apart[3] > 0.01 * bound[3] > 0
+    found = stray(load_experiment(experiment_path(str(small)))[0])
+    assert (found.gap <= found.gap_bound).all()
+    assert (found.gap > 0).all()
+
+
+def test_a_rate_that_is_too_high_is_said(small: Path) -> None:
+    (config,) = load_experiment(small, ["train.lr=0.5", "train.steps=5"])
+    assert any("eta is 0.5 and 1/beta 0.0" in note for note in stray(config).notes)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("optimizer.momentum=0.9", "the bounds are about plain gradient descent"),
+        ("algorithm.name=centralized", "centralized has no nodes that could stray"),
+        ("train.steps=3", "train.steps must leave a global round of 4 steps"),
+    ],
+)
+def test_what_has_no_bound_is_refused(small: Path, change: str, said: str, tmp_path: Path) -> None:
+    done = coterie("bound", small, "--set", change, "-o", tmp_path / "b.png")
+    assert done.exit_code == 2
+    assert said in done.output
+    assert not (tmp_path / "b.png").exists()
