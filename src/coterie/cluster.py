@@ -110,15 +110,42 @@ class Cluster:
         except errors.OutOfMemoryError as error:
             raise Lost("out of memory") from error
 
+    def flag(self) -> "Flag":
+        """Return a flag that is down, for all processes of the cluster."""
+        return Flag(self.actor(_Pole, Size(0)))
+
     def end(self, actor: Any) -> None:
         """End an actor, if it is there."""
         with suppress(Exception):  # it is gone, and so may be Ray
             self._ray.kill(actor)
 
-    def cancel(self, task: Any) -> None:
-        """Let a task that has not begun not begin."""
-        with suppress(Exception):
-            self._ray.cancel(task, force=True)
+
+class _Pole:
+    """Holds a flag."""
+
+    def __init__(self) -> None:
+        self._up = False
+
+    def look(self) -> bool:
+        return self._up
+
+    def hoist(self) -> None:
+        self._up = True
+
+
+@dataclass(frozen=True)
+class Flag:
+    """What one process sets and all see."""
+
+    pole: Any
+
+    def set(self) -> None:
+        """Set it, for good."""
+        _import_ray().get(self.pole.hoist.remote())
+
+    def is_set(self) -> bool:
+        """Whether it was set."""
+        return bool(_import_ray().get(self.pole.look.remote()))
 
 
 class Lost(Exception):  # noqa: N818

@@ -1,5 +1,6 @@
 """`coterie sweep` and `coterie reproduce`: many runs, done once each, and what they say."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,12 @@ out_option = click.option(
 @only_option
 @set_option
 @out_option
+@click.option(
+    "--engine",
+    type=click.Choice(["workers", "ray"]),
+    default="workers",
+    help="What runs run in: processes here [workers], or tasks on a Ray cluster.",
+)
 @runs_at_once
 def sweep(
     file: str,
@@ -47,6 +54,7 @@ def sweep(
     wanted: tuple[str, ...],
     overrides: tuple[str, ...],
     out: Path | None,
+    engine: str,
     pace: Pace,
 ) -> None:
     """Run what is not yet complete of the sweep in FILE, into one folder.
@@ -55,6 +63,7 @@ def sweep(
       coterie sweep my.toml                      all of it, or what is left of it
       coterie sweep my.toml --only seed=0        a part of it
       coterie sweep efficiency --scale small     one that ships with coterie
+      coterie sweep my.toml --engine ray --ray-address auto    spread over a cluster
 
     Runs are known by their settings: a file may grow, and be swept again after a crash or Ctrl-C;
     what is complete stays. With select = "val_accuracy" in [sweep] the settings are ranked by
@@ -65,7 +74,7 @@ def sweep(
     path = experiment_path(file)
     select = selected_by(read_experiment(path))
     folder, chosen = _place(path, scale, wanted, overrides, out)
-    runs = _complete(folder, chosen, pace)
+    runs = _complete(folder, chosen, replace(pace, on_ray=engine == "ray"))
     if select:
         _print_ranking(runs, select)
     else:
