@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -49,6 +50,15 @@ class Cluster:
         """How many of 'CPU' or 'GPU' the best machine has."""
         alive = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
         return max((float(found.get(what, 0.0)) for found in alive), default=0.0)
+
+    def has_free(self, what: str, number: float, wait_s: float) -> bool:
+        """Whether so many of 'CPU' or 'GPU' are free, now or within some seconds."""
+        deadline = time.monotonic() + wait_s
+        while float(self._ray.available_resources().get(what, 0.0)) < number:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(0.2)
+        return True
 
     def check(self, size: Size, number: int, keys: Mapping[str, str]) -> None:
         """Refuse what can never fit; `keys` names the settings of 'CPU', 'GPU' and the number."""
@@ -115,9 +125,10 @@ class Cluster:
         return Flag(self.actor(_Pole, Size(0)))
 
     def end(self, actor: Any) -> None:
-        """End an actor, if it is there."""
-        with suppress(Exception):  # it is gone, and so may be Ray
-            self._ray.kill(actor)
+        """End an actor, if it is there; without a cluster, Ray would start one for that."""
+        if self._ray.is_initialized():
+            with suppress(Exception):  # it may be gone
+                self._ray.kill(actor)
 
 
 class _Pole:
@@ -153,11 +164,17 @@ class Lost(Exception):  # noqa: N818
 
 
 def _why(message: str) -> str:
-    """Say in a few words what Ray says in many about a death."""
+    """Say in a few words what Ray says in many about a death.
+
+    >>> _why("Task was killed due to the node running low on memory.")
+    'out of memory'
+    >>> _why("It may have been killed by SIGKILL by OOM killer due to high memory usage.")
+    'its process is gone'
+    """
     plain = message.lower()
-    if "memory" in plain and ("oom" in plain or "low on memory" in plain or "threshold" in plain):
+    if "low on memory" in plain or "memory monitor" in plain or "out of memory" in plain:
         return "out of memory"
-    if "node" in plain and ("node died" in plain or "node is dead" in plain or "node was" in plain):
+    if "node died" in plain or "node is dead" in plain or "node was terminated" in plain:
         return "its machine is gone"
     return "its process is gone"
 

@@ -10,6 +10,7 @@ from coterie.cluster import Cluster, Lost, Size
 from coterie.errors import ClusterError
 
 PLACE_S = 120.0  # for an actor to find room and load its part
+FREE_S = 5.0  # for the CPUs of an actor that died to be free again, if they are there at all
 DEATHS = 3  # of one actor in one question, after which something else is wrong
 Say = Callable[[str], None]
 
@@ -43,7 +44,7 @@ class RayCrew:
     ) -> None:
         """Place every part in the object store once, and start its actor."""
         self._cluster, self._kind, self._parts, self._say = cluster, kind, parts, say
-        self._size = self._room(size)
+        self._size = self._room(size, len(parts))
         self._placed = [cluster.put(part) for part in parts]
         self._actors: list[Any] = [None] * len(parts)
         self.deaths = 0
@@ -85,15 +86,15 @@ class RayCrew:
             raise failed[min(failed)]
         return [answers[at] for at in range(len(self._actors))]
 
-    def _room(self, size: Size) -> Size:
-        """Return the size of an actor; smaller if so many have no room, as after a machine's loss.
+    def _room(self, size: Size, number: int, wait_s: float = 0.0) -> Size:
+        """Return the size of so many actors; without CPUs if these are not free, as with a machine.
 
         CPUs are shares that Ray counts, not a limit: actors that share one are slower, no more.
         """
         if self._cluster.local:
             return Size(0, size.gpus)
-        fits = self._cluster.total("CPU") >= size.cpus * len(self._parts)
-        return size if fits else Size(0, size.gpus)
+        free = self._cluster.has_free("CPU", size.cpus * number, wait_s)
+        return size if free else Size(0, size.gpus)
 
     def _start(self, at: int, size: Size) -> None:
         self._actors[at] = self._cluster.actor(_Member, size, self._kind, self._placed[at])
@@ -127,8 +128,7 @@ class RayCrew:
         self._cluster.end(self._actors[at])
         if deaths > 1:  # perhaps the store that its part was in died with it
             self._placed[at] = self._cluster.put(self._parts[at])
-        self._size = self._room(self._size)
-        self._start(at, self._size)
+        self._start(at, self._room(self._size, 1, FREE_S))
 
 
 class _Member:
