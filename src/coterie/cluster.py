@@ -18,6 +18,7 @@ from coterie.errors import ClusterError, CoterieError
 
 LOCAL, AUTO, CLIENT = "local", "auto", "ray://"
 LOOPBACK = ("127.0.0.1", "localhost")
+STARTS = 3  # of a cluster here, which on a busy machine may not be up in the 30 s that Ray waits
 REACH_S = 5.0  # for a cluster to answer at all
 
 
@@ -232,12 +233,16 @@ def _connect(ray: Any, address: str, cpus: int, store_mbytes: int | None) -> Non
         }
         if store_mbytes:
             options["object_store_memory"] = store_mbytes << 20
-    try:
-        with _environment(inside), _own_signals():
-            ray.init(address=address, **options)
-    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-        reason = str(error).strip().partition("\n")[0]
-        raise ClusterError(f"no Ray cluster at {address!r}: {reason}") from error
+    for left in reversed(range(STARTS if address == LOCAL else 1)):
+        try:
+            with _environment(inside), _own_signals():
+                ray.init(address=address, **options)
+            break
+        except Exception as error:  # of whatever kind: Ray has many, and plain ones
+            ray.shutdown()
+            reason = str(error).strip().partition("\n")[0]
+            if not left:
+                raise ClusterError(f"no Ray cluster at {address!r}: {reason}") from error
     if address == LOCAL and ray.util.get_node_ip_address() not in LOOPBACK:
         ray.shutdown()
         raise ClusterError(
