@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test browser lint bench bench-network bench-grouping bench-engine clean
+.PHONY: help demo test test-ray browser lint bench bench-network bench-grouping bench-engine bench-ray clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -23,6 +23,10 @@ demo: $(READY)  ## compare six algorithms on real images (about a minute) and wr
 test: $(READY) browser lint  ## style, types, and every test
 	$(BIN)/python -m mypy
 	$(BIN)/python -m pytest -n auto --dist loadfile
+
+test-ray: $(READY)  ## train on Ray with real processes, some of which are killed (installs Ray)
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,ray]'
+	$(BIN)/python -m pytest tests/test_sharded.py tests/test_ray.py
 
 # The page of `coterie report` is tested in a real browser; without one those tests are skipped, loudly.
 APT := timeout 300 apt-get -o Acquire::http::Timeout=15 -o Acquire::Retries=0
@@ -51,6 +55,10 @@ bench-grouping: $(READY)  ## the planner against ten other groupings: quality an
 
 bench-engine: $(READY)  ## the engine against plain torch, pfl, fedjax and Flower (about 20 minutes; installs them)
 	$(BIN)/python benchmarks/engine.py
+
+bench-ray: $(READY)  ## Ray beside the engines of one process, and a cluster of four (installs Ray)
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,ray]'
+	$(BIN)/python benchmarks/ray.py
 
 clean:  ## remove .venv and caches; runs/ stays
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from coterie.engine import LocalSteps, Models
+from coterie.engine import Engine, LocalSteps, Models
 from coterie.engine.descent import LocalRule
 from coterie.engine.module import Nodes
 from coterie.engine.sequential import Sequential
@@ -90,7 +90,7 @@ def engines(
     return oracle, fast
 
 
-def train(engine: Sequential | Vectorized, aggregations: int = 10, tau1: int = 1) -> Models:
+def train(engine: Engine, aggregations: int = 10, tau1: int = 1) -> Models:
     """Average by groups, and every third time globally."""
     models = engine.initial()
     for r in range(aggregations):
@@ -101,7 +101,7 @@ def train(engine: Sequential | Vectorized, aggregations: int = 10, tau1: int = 1
     return models
 
 
-def same(a: Sequential | Vectorized, b: Sequential | Vectorized, tau1: int = 1) -> None:
+def same(a: Engine, b: Engine, tau1: int = 1) -> None:
     """Assert equal losses, scores and divergences to 1e-5 after ten aggregations."""
     wa, wb = train(a, tau1=tau1).w, train(b, tau1=tau1).w
     assert wa.shape == wb.shape == (1, len(wa[0]))

@@ -1,5 +1,6 @@
 """From a config to the parts of a run: data, nodes, network, speeds, search."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -28,6 +29,8 @@ from coterie.topology import Floats, Shape, Speed, fat_tree, make_topology
 
 if TYPE_CHECKING:
     from torch import nn
+
+    from coterie.engine.crew import Actors
 
 # Streams of the seed, see run.py; the planner's is 1, a sketch's 7, its noise's 8.
 SPLIT_STREAM, PARTITION_STREAM, TOPOLOGY_STREAM, SAMPLE_STREAM, SPEED_STREAM = 2, 3, 4, 5, 6
@@ -175,8 +178,17 @@ def make_view(
     return View(needs, sketch, privacy, label_counts, charged, limits)
 
 
-def make_engine(config: Config, model: "nn.Module", divided: Divided, threads: int = 1) -> Engine:
-    """Return the engine of a config, with the examples of every node in one array."""
+def make_engine(
+    config: Config,
+    model: "nn.Module",
+    divided: Divided,
+    threads: int = 1,
+    say: Callable[[str], None] = lambda line: None,
+) -> Engine:
+    """Return the engine of a config, with the examples of every node in one array.
+
+    `say` is told of actors that die.
+    """
     from coterie.engine.descent import LocalRule
     from coterie.engine.module import Nodes
     from coterie.engine.sequential import Sequential
@@ -195,7 +207,33 @@ def make_engine(config: Config, model: "nn.Module", divided: Divided, threads: i
     cores = threads if c.threads == "auto" else c.threads
     if c.engine == "sequential":
         return Sequential(model, nodes, held_out, steps, c.device, rule)
+    if c.engine == "ray":
+        from coterie.engine.sharded import Sharded
+
+        actors, number = make_actors(config, threads, say)
+        each = config.ray.cpus_per_actor
+        return Sharded(model, nodes, held_out, steps, actors, number, c.device, rule, each)
     return Vectorized(model, nodes, held_out, steps, c.device, rule, cores)
+
+
+def make_actors(config: Config, cores: int, say: Callable[[str], None]) -> "tuple[Actors, int]":
+    """Join the cluster of a config, and say how many actors to start there.
+
+    A cluster of our own has as many CPUs as there are cores to use, or as actors ask for.
+    """
+    from coterie.cluster import LOCAL, Cluster, Size
+    from coterie.engine.crew import Actors
+
+    c, each = config.ray, config.ray.cpus_per_actor
+    asked = 0 if c.actors == "auto" else c.actors
+    store = None if c.object_store_mbytes == "auto" else c.object_store_mbytes
+    cluster = Cluster(c.address, max(asked * each, cores), store)
+    there = cores if c.address == LOCAL else int(cluster.total("CPU"))
+    number = asked or max(1, there // each)
+    size = Size(each, c.gpus_per_actor)
+    keys = {"CPU": "ray.cpus_per_actor", "GPU": "ray.gpus_per_actor", "number": "ray.actors"}
+    cluster.check(size, number, keys)
+    return Actors(cluster, size, say), number
 
 
 def make_server(config: Config, d: int) -> Server:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coterie.config import flat, make_config, to_toml
+from coterie.config import WHERE, flat, make_config, to_identity
 from coterie.errors import RecordError
 from coterie.prepare import Prepared
 from coterie.record import PROGRESS, ROWS, RunWriter, write_atomically, writing
@@ -54,7 +54,7 @@ class Checkpoint:
 class Origin:
     """What a checkpoint belongs to: it serves nothing else."""
 
-    config: str  # as TOML
+    config: str  # as TOML, less where it runs
     problem: str  # sum of the data shares, classes, edges and the initial model
     versions: dict[str, str]
 
@@ -67,7 +67,7 @@ def origin(config: Config, prepared: Prepared) -> Origin:
     for array in (problem.p, problem.edge_of, prepared.class_counts, _bytes_of(w)):
         total.update(f"{array.dtype} {array.shape} ".encode())
         total.update(np.ascontiguousarray(array).data)
-    return Origin(to_toml(config), total.hexdigest(), _versions())
+    return Origin(to_identity(config), total.hexdigest(), _versions())
 
 
 class Keeper:
@@ -171,14 +171,14 @@ def pack(checkpoint: Checkpoint, belongs: Origin) -> tuple[bytes, bytes, bytes]:
 
 
 def difference(now: Config, before: Config) -> str | None:
-    """Name the first setting in which two configs differ.
+    """Name the first setting in which two configs differ, other than in where they run.
 
     >>> difference(make_config({"seed": 1}), make_config({}))
     'seed is 1 and was 0'
     """
     there = flat(before)
     for key, value in flat(now).items():
-        if value != there[key]:
+        if value != there[key] and not key.startswith(f"{WHERE}."):
             return f"{key} is {value} and was {there[key]}"
     return None
 

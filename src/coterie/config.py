@@ -24,6 +24,7 @@ Nested = dict[str, Any]
 Scale = Literal["full", "small"]
 SELECT = {"val_accuracy": "most", "train_loss": "least"}  # what settings can be chosen by
 DEFAULT_NODES, DEFAULT_EDGES = 100, 10
+WHERE = "ray"  # the section that says where a run runs
 
 
 def load_experiment(
@@ -81,6 +82,11 @@ def expand(content: Nested, overrides: Iterable[str] = (), scale: Scale = "full"
         sweep |= _dotted(_section(small, "sweep"))
         for key, value in _dotted(small).items():
             content = _with(content, key, value)
+    where = [key for key in sweep if key == WHERE or key.startswith(f"{WHERE}.")]
+    if where:
+        raise ConfigError(
+            f"sweep.{where[0]!r}: where runs run changes no result, so there is nothing to compare"
+        )
     fixed = dict(map(parse_override, overrides))
     axes = [_settings(key, values) for key, values in sweep.items() if key not in fixed]
     reached = [any(key in fixed for each in axis for key, _ in each) for axis in axes]
@@ -187,6 +193,16 @@ def to_toml(config: Config) -> str:
     return tomli_w.dumps(asdict(config))
 
 
+def to_identity(config: Config) -> str:
+    """Write as TOML what decides a run's result: all but where it runs.
+
+    >>> there = make_config({"ray": {"address": "auto", "actors": 8}})
+    >>> to_identity(there) == to_identity(make_config({}))
+    True
+    """
+    return tomli_w.dumps({k: v for k, v in asdict(config).items() if k != WHERE})
+
+
 def flat(config: Config) -> dict[str, Any]:
     """Return a config as one level of dotted keys.
 
@@ -248,6 +264,10 @@ def _resolve(config: Config) -> Config:
     if config.optimizer.scaffold and (config.optimizer.momentum or config.optimizer.fedprox):
         raise ConfigError(
             "optimizer.scaffold corrects plain SGD only; set optimizer.momentum and fedprox to 0"
+        )
+    if config.train.engine == "ray" and config.train.threads != "auto":
+        raise ConfigError(
+            "train.threads is not read with train.engine = 'ray'; set ray.cpus_per_actor"
         )
     if config.train.batch_size == "auto":
         size: int | Literal["full"] = "full" if config.model.name == "sr" else 128

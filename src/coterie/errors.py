@@ -44,6 +44,10 @@ class DivergenceError(TrainingError):
     """A loss or gradient that is no longer a number."""
 
 
+class ClusterError(CoterieError):
+    """A cluster that cannot be reached, or that has not what is asked of it."""
+
+
 class RecordError(CoterieError):
     """A run folder that cannot be written or read."""
 

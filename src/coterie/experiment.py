@@ -58,7 +58,7 @@ def execute(
             say(end)
             tidy(folder)
             return
-        prepared = prepare(config, dataset, threads)
+        prepared = prepare(config, dataset, threads, say)
         run = _begin(config, prepared, writer, checkpoint_every_s, say)
         try:
             _advance(run, prepared, on_state, stop)

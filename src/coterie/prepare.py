@@ -1,6 +1,7 @@
 """From a config to a problem: build every part, and refuse what cannot work."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from coterie.algorithms import find_algorithm
@@ -54,16 +55,23 @@ class Prepared:
     size: ModelSize
 
 
-def prepare(config: Config, dataset: Dataset | None = None, threads: int = 1) -> Prepared:
+def prepare(
+    config: Config,
+    dataset: Dataset | None = None,
+    threads: int = 1,
+    say: Callable[[str], None] = lambda line: None,
+) -> Prepared:
     """Build everything a run needs; whatever cannot work fails here, before anything is written.
 
-    `threads` is what `train.threads = "auto"` stands for.
+    `threads` is what `train.threads = "auto"` stands for, and `say` is told of faults on the way
+    that the run survives.
     """
     import torch
 
     from coterie.models.size import flops_per_example, n_bytes, n_parameters
 
-    _check_device(config.train.device)
+    if config.train.engine != "ray":  # whose actors look for themselves
+        _check_device(config.train.device)
     torch.set_num_threads(1)
     dataset = dataset or load_dataset(config)
     algorithm = find_algorithm(config.algorithm.name)
@@ -80,7 +88,7 @@ def prepare(config: Config, dataset: Dataset | None = None, threads: int = 1) ->
         flops = REFERENCE_FLOPS[config.model.name]
     size = ModelSize(n_parameters(model), n_bytes(model), flops)
     counts = class_counts(part, divided.train_y, dataset.n_classes)
-    engine = make_engine(config, model, divided, threads)
+    engine = make_engine(config, model, divided, threads, say)
     problem, names = make_problem(config, part, counts, size, engine, planner)
     return Prepared(config, problem, counts, names, part.edge_names, size)
 

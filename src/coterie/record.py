@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from coterie.config import WHERE
 from coterie.errors import RecordError
 from coterie.provenance import versions
 from coterie.readback import UNREADABLE, Json, read_json, read_rows, strange
@@ -161,8 +162,9 @@ class RecordedRun:
 
     @property
     def settings(self) -> Json:
-        """The config as one level of dotted keys, without the seed."""
-        sections = {name: part for name, part in self.config.items() if isinstance(part, dict)}
+        """The config as one level of dotted keys, without the seed and where it ran."""
+        said = {name: part for name, part in self.config.items() if name != WHERE}
+        sections = {name: part for name, part in said.items() if isinstance(part, dict)}
         return {f"{name}.{k}": v for name, part in sections.items() for k, v in part.items()}
 
 

@@ -205,8 +205,9 @@ class TrainConfig:
     lr: float = setting(0.1, "learning rate", above=0, at_most=1e38, also=("learning_rate", "eta"))
     lr_decay: float = setting(0.99, "factor on the rate every step", above=0, at_most=1)
     eval_every: int = setting(1, "measure every so many global means", at_least=1)
-    engine: Literal["vectorized", "sequential"] = setting(
-        "vectorized", "how local steps are computed; sequential: plainly, to check the other by"
+    engine: Literal["vectorized", "sequential", "ray"] = setting(
+        "vectorized",
+        "how local steps are computed; sequential: plainly, to check others by; ray: on a cluster",
     )
     device: Literal["cpu", "cuda", "mps"] = setting("cpu", "where torch runs")
     threads: int | Literal["auto"] = setting(
@@ -265,6 +266,27 @@ class ParticipationConfig:
 
 
 @dataclass(frozen=True)
+class RayConfig:
+    """Where runs run on Ray; what they give does not depend on it, so that they go on anywhere."""
+
+    address: str = setting(
+        "local", "local: a cluster on this machine alone; auto, HOST:PORT or ray://HOST:PORT: yours"
+    )
+    actors: int | Literal["auto"] = setting(
+        "auto",
+        "engine = ray: processes that share a run's nodes; auto: as many as CPUs are for",
+        at_least=1,
+    )
+    cpus_per_actor: int = setting(1, "CPUs, and threads, of each", at_least=1)
+    gpus_per_actor: float = setting(0.0, "GPUs of each; 0.5: two share one", at_least=0)
+    cpus_per_run: int = setting(1, "sweep --engine ray: CPUs, and threads, of a run", at_least=1)
+    gpus_per_run: float = setting(0.0, "sweep --engine ray: GPUs of a run", at_least=0)
+    object_store_mbytes: int | Literal["auto"] = setting(
+        "auto", "local: shared memory for data and models; auto: as Ray does", at_least=80
+    )
+
+
+@dataclass(frozen=True)
 class Config:
     """One run, fully described."""
 
@@ -280,3 +302,4 @@ class Config:
     train: TrainConfig = field(default_factory=TrainConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     participation: ParticipationConfig = field(default_factory=ParticipationConfig)
+    ray: RayConfig = field(default_factory=RayConfig, compare=False)  # where, not what

@@ -27,6 +27,11 @@ OPTIONS = [
         help="Cores to use [all]: for runs side by side, then inside each; no digit depends on it.",
     ),
     click.option(
+        "--ray-address",
+        metavar="ADDRESS",
+        help="Ray cluster of train.engine = 'ray': auto, HOST:PORT or ray://HOST:PORT [its own].",
+    ),
+    click.option(
         "--checkpoint-every",
         "every_s",
         type=click.FloatRange(min=0),
@@ -45,6 +50,8 @@ class Pace:
     workers: int | None = None
     every_s: float = CHECKPOINT_EVERY_S
     track: "Sequence[Target]" = ()
+    ray_address: str | None = None
+    on_ray: bool = False  # whole runs, as tasks of a cluster
 
 
 def runs_at_once(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -52,9 +59,15 @@ def runs_at_once(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(command)
     def paced(
-        *args: Any, jobs: int | None, workers: int | None, every_s: float, **rest: Any
+        *args: Any,
+        jobs: int | None,
+        workers: int | None,
+        every_s: float,
+        ray_address: str | None,
+        **rest: Any,
     ) -> Any:
-        return command(*args, pace=Pace(jobs, workers, every_s), **rest)
+        pace = Pace(jobs, workers, every_s, ray_address=ray_address)
+        return command(*args, pace=pace, **rest)
 
     for option in reversed(OPTIONS):
         paced = option(paced)
@@ -110,6 +123,7 @@ def run_all(folder: Path, todo: "list[Job]", pace: Pace) -> None:
     from coterie.record import ROWS, RUNS, resume_command
     from coterie.sweep import Stop, run_jobs, sweep_folder
 
+    todo = [_at_address(job, pace.ray_address) for job in todo]
     configs = [job.config for job in todo]
     with loading(folder.name) as show:  # decoded once, before several workers ask for it
         for config in {config.data: config for config in configs}.values():
@@ -121,7 +135,9 @@ def run_all(folder: Path, todo: "list[Job]", pace: Pace) -> None:
         steps = {job.label: job.config.train.steps for job in todo}
         with sweep_folder(folder, todo), stopping(stop.ask), progress(steps) as (on_row, say):
             cores = pace.workers or os.cpu_count() or 1
-            at_once = min(pace.jobs or cores, len(todo))
+            at_once = cores if pace.on_ray else min(pace.jobs or cores, len(todo))
+            if not pace.on_ray and any(job.config.train.engine == "ray" for job in todo):
+                at_once = 1  # every run has the whole cluster
             todo = [replace(job, threads=max(1, cores // at_once)) for job in todo]
             with tracking(pace.track, folder, todo, on_row, say) as on_row_tracked:
                 run_jobs(
@@ -131,9 +147,18 @@ def run_all(folder: Path, todo: "list[Job]", pace: Pace) -> None:
                     checkpoint_every_s=pace.every_s,
                     stop=stop,
                     say=say,
+                    on_ray=pace.on_ray,
                 )
     except Interrupted as stopped:
         raise Stopped(f"stopped after step {stopped.t}; {way}") from stopped
     except KeyboardInterrupt as stopped:
         begun = (folder / RUNS).exists() or any(folder.rglob(ROWS))
         raise Stopped(f"stopped; {way if begun else 'nothing was written'}") from stopped
+
+
+def _at_address(job: "Job", address: str | None) -> "Job":
+    """Let a run run on another cluster than its file says."""
+    if address is None:
+        return job
+    config = replace(job.config, ray=replace(job.config.ray, address=address))
+    return replace(job, config=config)

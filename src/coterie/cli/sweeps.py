@@ -1,5 +1,6 @@
 """`coterie sweep` and `coterie reproduce`: many runs, done once each, and what they say."""
 
+from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,12 @@ out_option = click.option(
 @only_option
 @set_option
 @out_option
+@click.option(
+    "--engine",
+    type=click.Choice(["workers", "ray"]),
+    default="workers",
+    help="What runs run in: processes here [workers], or tasks on a Ray cluster.",
+)
 @runs_at_once
 def sweep(
     file: str,
@@ -49,6 +56,7 @@ def sweep(
     wanted: tuple[str, ...],
     overrides: tuple[str, ...],
     out: Path | None,
+    engine: str,
     pace: Pace,
 ) -> None:
     """Run what is not yet complete of the sweep in FILE, into one folder.
@@ -58,6 +66,7 @@ def sweep(
       coterie sweep my.toml --only seed=0        a part of it
       coterie sweep search --scale small         a search of learning rate and batch size
       coterie sweep efficiency --scale small     one that ships with coterie
+      coterie sweep my.toml --engine ray --ray-address auto    spread over a cluster
 
     Runs are known by their settings: a file may grow, and be swept again after a crash or Ctrl-C;
     what is complete stays. With select = "val_accuracy" in [sweep] the settings are ranked by
@@ -69,7 +78,7 @@ def sweep(
     path = experiment_path(file)
     select = selected_by(read_experiment(path))
     folder, chosen = _place(path, scale, wanted, overrides, out)
-    failure = _run_what_is_left(folder, chosen, pace)
+    failure = _run_what_is_left(folder, chosen, replace(pace, on_ray=engine == "ray"))
     runs, left_out = _complete(chosen, failure)
     if select:
         _print_ranking(runs, select, chosen)

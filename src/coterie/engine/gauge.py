@@ -1,6 +1,7 @@
 """Every node's full-data gradient, and what a planner or a row needs of it."""
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -17,6 +18,18 @@ JOB_BYTES = 16 << 20  # of gradients that a job returns
 KEPT_BYTES = 512 << 20  # of gradients that are kept rather than computed twice
 
 
+@dataclass(frozen=True, eq=False)
+class Centres:
+    """Losses [m] of the m nodes here, their part [K, d] of the groups' mean gradients, and these.
+
+    The gradients are kept, job by job, where they take little memory.
+    """
+
+    losses: Floats
+    sums: Tensor
+    kept: list[tuple[Ints, Tensor]]
+
+
 class Gauge:
     """Takes gradients by a kernel; d numbers are trained, the last `d_last` in the last layer."""
 
@@ -27,54 +40,76 @@ class Gauge:
 
     def gradients(self, w: Tensor, sketch: Sketch | None = None) -> Gradients:
         """Compute every node's full-data loss and gradient at w, as the planner may see them."""
-        n = len(self._shards)
-        losses = np.empty(n)
-        columns, kind = (sketch.size, torch.float64) if sketch else (self._d, torch.float32)
-        rows = torch.empty(n, columns, dtype=kind)
-        for nodes, some, grads in self._team.do(lambda nodes: self._grads(w, nodes), self._few(n)):
-            losses[nodes] = some
-            rows[nodes] = torch.from_numpy(sketch.apply(grads.cpu().numpy())) if sketch else grads
+        losses, rows = self.rows(w, sketch)
         if sketch:
             return Gradients(losses, sketches=rows.numpy())
         last = rows[:, -self._d_last :]
         return Gradients(losses, centred_gram(rows, self._shards.p), cosines(last))
 
-    def measure(self, w: Tensor, z: Ints) -> Measured:
-        """Compute every node's full-data loss at w, and how the groups z diverge there.
+    def rows(self, w: Tensor, sketch: Sketch | None = None) -> tuple[Floats, Tensor]:
+        """Losses [m] of the m nodes here, and their gradients [m, d] or sketches [m, r]."""
+        m, row = len(self._shards.here), self._shards.row
+        losses = np.empty(m)
+        columns, kind = (sketch.size, torch.float64) if sketch else (self._d, torch.float32)
+        rows = torch.empty(m, columns, dtype=kind)
+        for nodes, some, grads in self._team.do(lambda nodes: self._grads(w, nodes), self._few()):
+            losses[row[nodes]] = some
+            found = torch.from_numpy(sketch.apply(grads.cpu().numpy())) if sketch else grads
+            rows[row[nodes]] = found.cpu()
+        return losses, rows
 
-        Gradients that would take much memory are computed twice: for the groups' means, and for
-        the distances from these.
-        """
-        n, p, K = len(z), self._shards.p, int(z.max()) + 1
-        keep = 4 * n * self._d <= KEPT_BYTES
-        losses, kept = np.empty(n), []
+    def measure(self, w: Tensor, z: Ints) -> Measured:
+        """Compute every node's full-data loss at w, and how the groups z diverge there."""
+        found = self.centres(w, z)
+        delta = math.fsum(self.distances(w, z, found.sums.float().to(w.device), found))
+        return Measured(found.losses, delta, between(self._shards.p, z, found.sums))
+
+    def centres(self, w: Tensor, z: Ints) -> Centres:
+        """Add up the gradients of the nodes here: their part of the groups' mean gradients."""
+        p, K = self._shards.p, int(z.max()) + 1
+        keep = 4 * len(self._shards.here) * self._d <= KEPT_BYTES
+        losses, kept = np.empty(len(self._shards.here)), []
         mass = np.bincount(z, weights=p, minlength=K)
-        centres = torch.zeros(K, self._d, dtype=torch.float64)
-        for nodes, some, grads in self._team.do(lambda nodes: self._grads(w, nodes), self._few(n)):
-            losses[nodes] = some
+        sums = torch.zeros(K, self._d, dtype=torch.float64)
+        for nodes, some, grads in self._team.do(lambda nodes: self._grads(w, nodes), self._few()):
+            losses[self._shards.row[nodes]] = some
             groups, at_group = np.unique(z[nodes], return_inverse=True)
             weights = torch.zeros(len(groups), len(nodes))
             weights[at_group, np.arange(len(nodes))] = torch.from_numpy(
                 p[nodes] / mass[z[nodes]]
             ).float()
-            centres[groups] += (weights.to(grads) @ grads).cpu().double()
+            sums[groups] += (weights.to(grads) @ grads).cpu().double()
             kept += [(nodes, grads)] if keep else []
-        centre = torch.from_numpy(mass) @ centres
-        near = centres.float().to(w.device)
-        again = kept or self._team.do(lambda nodes: self._grads(w, nodes)[::2], self._few(n))
-        delta = math.fsum(
+        return Centres(losses, sums, kept)
+
+    def distances(self, w: Tensor, z: Ints, near: Tensor, found: Centres | None) -> list[float]:
+        """Weighted distances of gradients here from their groups' means near [K, d], by job.
+
+        Gradients that would take much memory were not kept and are computed again.
+        """
+        again = (found.kept if found else None) or self._team.do(
+            lambda nodes: self._grads(w, nodes)[::2], self._few()
+        )
+        p = self._shards.p
+        return [
             float(p[nodes] @ (grads - near[z[nodes]]).norm(dim=1).cpu().double().numpy())
             for nodes, grads in again
-        )
-        apart = (centres - centre).norm(dim=1).numpy()
-        return Measured(losses, delta, float(mass @ apart))
+        ]
 
     def _grads(self, w: Tensor, nodes: Ints) -> tuple[Ints, Floats, Tensor]:
         out = torch.empty(len(nodes), self._d, device=w.device)
         losses: Floats = self._kernel.gradients(w, nodes, out).numpy()
         return nodes, losses, out
 
-    def _few(self, n: int) -> list[Ints]:
-        """Cut all nodes into jobs whose gradients fit into memory."""
-        size = max(1, min(JOB_BYTES // (4 * self._d), -(-n // 8)))
-        return [np.arange(at, min(at + size, n)) for at in range(0, n, size)]
+    def _few(self) -> list[Ints]:
+        """Cut the nodes here into jobs whose gradients fit into memory."""
+        here = self._shards.here
+        size = max(1, min(JOB_BYTES // (4 * self._d), -(-len(here) // 8)))
+        return [here[at : at + size] for at in range(0, len(here), size)]
+
+
+def between(p: Floats, z: Ints, centres: Tensor) -> float:
+    """Delta: how far the groups' mean gradients [K, d] are from the mean of all, in the mean."""
+    mass = np.bincount(z, weights=p, minlength=len(centres))
+    apart = (centres - torch.from_numpy(mass) @ centres).norm(dim=1).numpy()
+    return float(mass @ apart)

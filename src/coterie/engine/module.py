@@ -1,7 +1,7 @@
 """What all engines do with a torch module: its tensors as one vector, its data, its scores."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
@@ -26,17 +26,36 @@ HeldOut = Mapping[Literal["val", "test"], Arrays]
 
 @dataclass(frozen=True, eq=False)
 class Nodes:
-    """Examples of all nodes, one node after the other: x [N, ...], y [N], sizes [n]."""
+    """Examples of all nodes, one node after the other: x [N, ...], y [N], sizes [n].
+
+    A part of them keeps everybody's number: nodes that are elsewhere have no examples here, and
+    `shares` [n] says what part of all data each node holds.
+    """
 
     x: NDArray[np.uint8] | NDArray[np.float32]
     y: Ints
     sizes: Ints
+    shares: Floats | None = None
 
     @classmethod
     def of(cls, nodes: Sequence[Arrays]) -> "Nodes":
         """Put the examples of single nodes together."""
         x = np.concatenate([x for x, _ in nodes])
         return cls(x, np.concatenate([y for _, y in nodes]), np.array([len(y) for _, y in nodes]))
+
+    def part(self, here: Ints) -> "Nodes":
+        """Return the examples of some nodes, by rising number; the others are elsewhere.
+
+        >>> whole = Nodes(np.zeros((6, 4), dtype=np.uint8), np.arange(6), np.array([1, 3, 2]))
+        >>> some = whole.part(np.array([0, 2]))
+        >>> some.y.tolist(), some.sizes.tolist()
+        ([0, 4, 5], [1, 0, 2])
+        """
+        starts = np.concatenate([[0], np.cumsum(self.sizes)])
+        rows = np.concatenate([np.arange(starts[i], starts[i + 1]) for i in here])
+        sizes = np.zeros_like(self.sizes)
+        sizes[here] = self.sizes[here]
+        return Nodes(self.x[rows], self.y[rows], sizes, self.sizes / self.sizes.sum())
 
 
 class Shards:
@@ -48,7 +67,11 @@ class Shards:
         self.y = torch.from_numpy(np.ascontiguousarray(nodes.y)).to(device)
         self.sizes = nodes.sizes
         self.starts: Ints = np.concatenate([[0], np.cumsum(nodes.sizes)])
-        self.p: Floats = nodes.sizes / nodes.sizes.sum()
+        whole = nodes.shares is None
+        self.p: Floats = nodes.sizes / nodes.sizes.sum() if nodes.shares is None else nodes.shares
+        self.here: Ints = np.arange(len(nodes.sizes)) if whole else np.flatnonzero(nodes.sizes)
+        self.row: Ints = np.zeros(len(nodes.sizes), dtype=np.int64)  # of a node among those here
+        self.row[self.here] = np.arange(len(self.here))
 
     def __len__(self) -> int:
         """Count the nodes."""
@@ -178,10 +201,14 @@ def centred_gram(grads: Tensor, p: Floats) -> Floats:
     >>> centred_gram(torch.tensor([[1.0, 0.0], [3.0, 0.0]]), np.array([0.5, 0.5])).tolist()
     [[1.0, -1.0], [-1.0, 1.0]]
     """
-    weights = torch.from_numpy(p).to(grads)
+    return summed_gram(torch.split(grads, GRAM_COLUMNS, dim=1), p)
+
+
+def summed_gram(pieces: Iterable[Tensor], p: Floats) -> Floats:
+    """Gram matrix [n, n] of centred gradients that come in pieces [n, some columns]."""
     gram = np.zeros((len(p), len(p)))
-    for piece in torch.split(grads, GRAM_COLUMNS, dim=1):
-        centred = piece - weights @ piece
+    for piece in pieces:
+        centred = piece - torch.from_numpy(p).to(piece) @ piece
         gram += (centred @ centred.T).cpu().numpy()
     return gram
 

@@ -66,13 +66,13 @@ class Sequential:
         self, models: Models, start: int, stop: int, z: Ints, present: Ints | None = None
     ) -> Models:
         """Take local steps start+1 .. stop on every node, then average by z, weighted by data."""
-        p, module = self.shards.p, self.module
-        there = np.zeros(len(p), dtype=bool)
+        sizes, module = self.shards.sizes, self.module
+        there = np.zeros(len(sizes), dtype=bool)
         there[slice(None) if present is None else present] = True
         K = int(z.max()) + 1
-        mass = np.bincount(z, weights=p * there, minlength=K)
-        kept = np.bincount(z, weights=p, minlength=K)  # of a group of which nobody is there
-        means = torch.zeros(K, len(module.flat), dtype=torch.float64)  # on the CPU: MPS has none
+        mass = np.bincount(z, weights=sizes * there, minlength=K)
+        kept = np.bincount(z, weights=sizes, minlength=K)  # of a group of which nobody is there
+        sums = torch.zeros(K, len(module.flat), dtype=torch.float64)  # on the CPU: MPS has none
         own = models.memory.get("scaffold.own", torch.empty(0)).clone()
         module.model.train()
         cuda = [torch.cuda.current_device()] if self._device.type == "cuda" else []
@@ -83,8 +83,8 @@ class Sequential:
                 if there[i]:
                     self._train(models, own, i, start, stop)
                 if there[i] or not mass[k]:
-                    share = float(p[i] / (mass[k] or kept[k]))
-                    means[k].add_(module.flat.cpu().double(), alpha=share)
+                    sums[k].add_(module.flat.cpu().double(), alpha=int(sizes[i]))
+        means = sums / torch.from_numpy(np.where(mass > 0, mass, np.maximum(kept, 1)))[:, None]
         memory = dict(models.memory)
         if self._rule.scaffold:
             memory["scaffold.own"] = own
@@ -94,13 +94,14 @@ class Sequential:
         """Take node i's steps in the module; SCAFFOLD's correction of the node is renewed."""
         module, pull, d = self.module, None, self.module.d_trained
         given = module.flat.clone()
+        row = int(self.shards.row[i])
         if self._rule.scaffold:
-            pull = models.memory["scaffold.common"] - own[i]
+            pull = models.memory["scaffold.common"] - own[row]
         local_steps(module, self.shards, i, start, stop, self._steps, self._rule, pull)
         if pull is not None:
             rates = travelled(self._steps, start, stop, int(self.shards.sizes[i]))
             if rates > LEAST_RATES:
-                own[i] = (given - module.flat)[:d] / rates - pull
+                own[row] = (given - module.flat)[:d] / rates - pull
 
     def gradients(self, w: Tensor, sketch: Sketch | None = None) -> Gradients:
         """Compute every node's full-data loss and gradient at w.

@@ -23,6 +23,7 @@ from coterie.engine.dense import Dense, find_chain
 from coterie.engine.descent import LEAST_RATES, PLAIN, LocalRule, travelled
 from coterie.engine.gauge import Gauge
 from coterie.engine.kernel import Kernel
+from coterie.engine.means import add_up, counts, divide
 from coterie.engine.module import HeldOut, Nodes, last_layer
 from coterie.engine.sequential import Sequential
 from coterie.engine.single import Single
@@ -60,8 +61,15 @@ class Vectorized:
         device: str = "cpu",
         rule: LocalRule = PLAIN,
         workers: int = 1,
+        *,
+        alone: bool | None = None,
+        kernel: str = "",
     ) -> None:
-        """Take the module, each node's examples, the held-out parts, and the cores to use."""
+        """Take the module, each node's examples, the held-out parts, and the cores to use.
+
+        Whether the module keeps examples apart, and how it trains quickest, is found out unless
+        told. Of a part of the nodes it is told, as all parts have to do alike.
+        """
         if any(w._backward_hooks for w in model.parameters()):
             raise ModelError(
                 "the model has hooks on its parameters, which are lost where it is copied; use "
@@ -74,11 +82,16 @@ class Vectorized:
         module = self._oracle.module
         self._d, self._d_trained = len(module.flat), module.d_trained
         self._d_last = last_layer(module.trained)
-        self._alone = treats_examples_alone(model, self._shards.x)
+        self._alone = treats_examples_alone(model, self._shards.x) if alone is None else alone
         # Random layers draw from torch's one generator, which threads would share.
         self._team = Team(workers if self._alone else 1, self._device)
         self._single = Single(model, self._shards, self._team.workers, alone=self._alone)
-        self._kernel = self._choose()
+        self._kernel = self._kernels()[kernel]() if kernel else self._choose()
+
+    @property
+    def keeps_apart(self) -> bool:
+        """Whether the module treats examples one by one."""
+        return self._alone
 
     @property
     def workers(self) -> int:
@@ -123,27 +136,31 @@ class Vectorized:
     ) -> Models:
         """Take local steps start+1 .. stop on every node, then average by z, weighted by data."""
         there = np.arange(len(z)) if present is None else present
-        K = int(z.max()) + 1
-        share = shares(self._shards.p, z, there, K)
-        if self._one_gradient_does(start, stop):
-            means = self._group_steps(models, stop, z, there, share, K)
-            own = None
-        else:
-            means, own = self._node_steps(models, start, stop, z, there, share, K)
-        for k in set(range(K)) - set(z[there].tolist()):
-            means[k] = self._kept(models, z == k)
-        if not torch.isfinite(means).all():
-            self._oracle.advance(models, start, stop, z, present)  # it names the node and the step
+        sums, own = self.sums(models, start, stop, z, there)
+        means = divide(sums, self._shards.sizes, models, z, there)
         memory = dict(models.memory)
         if own is not None:
             memory["scaffold.own"] = own
         return Models(means.float().to(self._device), z, memory)
 
-    def _kept(self, models: Models, members: np.ndarray) -> Tensor:
-        """Return the model of a group of which nobody was there: what its nodes have."""
-        rows = torch.from_numpy(models.of_node[members])
-        p = torch.from_numpy(self._shards.p[members])
-        return (p / p.sum()) @ models.w.cpu().double()[rows]
+    def sums(
+        self, models: Models, start: int, stop: int, z: Ints, there: Ints
+    ) -> tuple[Tensor, Tensor | None]:
+        """Take local steps on the nodes here, of those who are there; add up their weighted models.
+
+        Returns their sum [K, d] by group, each model times its node's examples, in double precision
+        on the CPU, and SCAFFOLD's corrections of the nodes here.
+        """
+        K = int(z.max()) + 1
+        mine = there[np.isin(there, self._shards.here)]
+        weight = counts(self._shards.sizes, mine)
+        if self._one_gradient_does(start, stop):
+            sums, own = self._group_steps(models, stop, z, mine, weight, K), None
+        else:
+            sums, own = self._node_steps(models, start, stop, z, mine, weight, K)
+        if not torch.isfinite(sums).all():
+            self._oracle.advance(models, start, stop, z, mine)  # it names the node and the step
+        return sums, own
 
     def _node_steps(
         self,
@@ -152,23 +169,24 @@ class Vectorized:
         stop: int,
         z: Ints,
         there: Ints,
-        share: Floats,
+        weight: Ints,
         K: int,
     ) -> tuple[Tensor, Tensor | None]:
-        """Train every node and add up the groups' means [K, d]; also SCAFFOLD's corrections."""
+        """Train every node and add up the groups' models [K, d]; also SCAFFOLD's corrections."""
         own = models.memory["scaffold.own"].clone() if self._rule.scaffold else None
         kernel, steps = self._kernel, Watched(**vars(self._steps), leaving=self._team.leaving)
 
         def train(nodes: Ints) -> list[tuple[int, float, Tensor]]:
             groups, at_group = np.unique(z[nodes], return_inverse=True)
             weights = torch.zeros(len(groups), len(nodes))
-            weights[at_group, np.arange(len(nodes))] = torch.from_numpy(share[nodes]).float()
+            weights[at_group, np.arange(len(nodes))] = torch.from_numpy(weight[nodes]).float()
             weights = weights.to(self._device)
             total = torch.zeros(len(groups), self._d, device=self._device)
             rows = torch.from_numpy(models.of_node[nodes]).to(self._device)
             c = kernel.stack(self._steps.batch_size or int(self._shards.sizes[nodes[0]]))
             for few in stacks(self._shards.sizes[nodes], c, padded=not self._steps.batch_size):
-                pull = None if own is None else models.memory["scaffold.common"] - own[nodes[few]]
+                rank = self._shards.row[nodes[few]]
+                pull = None if own is None else models.memory["scaffold.common"] - own[rank]
                 done = kernel.train(
                     models.w, rows[few], nodes[few], start, stop, steps, self._rule, pull
                 )
@@ -176,15 +194,15 @@ class Vectorized:
                     way = models.w[rows[few]] - torch.cat([p.flatten(1) for p in done], dim=1)
                     self._renew(own, nodes[few], way, pull, start, stop)
                 if kernel is self._single:
-                    return [(int(z[nodes[0]]), float(share[nodes[0]]), done[0][0])]
+                    return [(int(z[nodes[0]]), float(weight[nodes[0]]), done[0][0])]
                 add_up(total, weights[:, few], done)
             return [(int(k), 1.0, total[at]) for at, k in enumerate(groups)]
 
-        means = torch.zeros(K, self._d, dtype=torch.float64)
+        sums = torch.zeros(K, self._d, dtype=torch.float64)
         for parts in self._team.do(train, self._jobs(there)):
-            for k, weight, w in parts:
-                means[k].add_(w.cpu().double(), alpha=weight)
-        return means, own
+            for k, times, w in parts:
+                sums[k].add_(w.cpu().double(), alpha=times)
+        return sums, own
 
     def _renew(
         self, own: Tensor, nodes: Ints, way: Tensor, pull: Tensor, start: int, stop: int
@@ -193,7 +211,7 @@ class Vectorized:
         for at, i in enumerate(nodes):
             rates = travelled(self._steps, start, stop, int(self._shards.sizes[i]))
             if rates > LEAST_RATES:
-                own[i] = way[at, : self._d_trained] / rates - pull[at]
+                own[self._shards.row[i]] = way[at, : self._d_trained] / rates - pull[at]
 
     def _jobs(self, nodes: Ints) -> list[Ints]:
         """Cut nodes, the largest first, into jobs that neither cores nor groups decide.
@@ -221,10 +239,10 @@ class Vectorized:
         return self._alone and stop == start + 1 and one and not self._rule.scaffold
 
     def _group_steps(
-        self, models: Models, t: int, z: Ints, there: Ints, share: Floats, K: int
+        self, models: Models, t: int, z: Ints, there: Ints, weight: Ints, K: int
     ) -> Tensor:
-        """Take one step with every group's mean gradient; means [K, d]."""
-        means = torch.zeros(K, self._d, dtype=torch.float64)
+        """Take one step with every group's mean gradient; sums [K, d], as of its nodes' models."""
+        sums = torch.zeros(K, self._d, dtype=torch.float64)
         lr = self._steps.lr_at(t)
         jobs = []
         for row, k in sorted(
@@ -232,12 +250,10 @@ class Vectorized:
         ):
             nodes = there[(models.of_node[there] == row) & (z[there] == k)]
             w = models.w[row].cpu().double()
-            mass = float(share[nodes].sum())
-            means[k] += mass * w
-            means[k, : self._d_trained] -= (
-                lr * mass * self._rule.weight_decay * w[: self._d_trained]
-            )
-            jobs += [(k, models.w[row], *part) for part in self._parts(t, nodes, share[nodes])]
+            mass = float(weight[nodes].sum())
+            sums[k] += mass * w
+            sums[k, : self._d_trained] -= lr * mass * self._rule.weight_decay * w[: self._d_trained]
+            jobs += [(k, models.w[row], *part) for part in self._parts(t, nodes, weight[nodes])]
 
         def gradient(job: tuple[int, Tensor, Ints, Floats]) -> tuple[int, Tensor]:
             k, w, rows, weights = job
@@ -245,38 +261,49 @@ class Vectorized:
             return k, self._kernel.weighted(w, index, torch.from_numpy(weights).to(w))
 
         for k, g in self._team.do(gradient, jobs):
-            means[k, : self._d_trained] -= lr * g.cpu().double()
-        return means
+            sums[k, : self._d_trained] -= lr * g.cpu().double()
+        return sums
 
-    def _parts(self, t: int, nodes: Ints, share: Floats) -> Iterator[tuple[Ints, Floats]]:
+    def _parts(self, t: int, nodes: Ints, weight: Ints) -> Iterator[tuple[Ints, Floats]]:
         """Cut the batches of nodes, one after the other, into pieces of rows and their weights."""
-        rows, counts = [], np.empty(len(nodes), dtype=np.int64)
+        rows, taken = [], np.empty(len(nodes), dtype=np.int64)
         for at, i in enumerate(nodes):
             n = int(self._shards.sizes[i])
             batch = self._steps.batches(t, int(i), n)[0]
             rows.append(self._shards.starts[i] + (np.arange(n) if batch is None else batch))
-            counts[at] = len(rows[-1])
-        together, weights = np.concatenate(rows), np.repeat(share / counts, counts)
+            taken[at] = len(rows[-1])
+        together, weights = np.concatenate(rows), np.repeat(weight / taken, taken)
         size = max(1, GRADIENT_VALUES // self._shards.x[0].numel())
         for at in range(0, len(together), size):
             yield together[at : at + size], weights[at : at + size]
 
     def gradients(self, w: Tensor, sketch: Sketch | None = None) -> Gradients:
         """Compute every node's full-data loss and gradient at w, as the planner may see them."""
-        return self._gauge().gradients(w, sketch)
+        return self.gauge().gradients(w, sketch)
 
     def measure(self, w: Tensor, z: Ints) -> Measured:
         """Compute every node's full-data loss at w, and how the groups z diverge there."""
-        return self._gauge().measure(w, z)
+        return self.gauge().measure(w, z)
 
-    def _gauge(self) -> Gauge:
+    def gauge(self) -> Gauge:
+        """Return what takes gradients of the nodes here."""
         return Gauge(self._kernel, self._shards, self._team, self._d_trained, self._d_last)
 
     def evaluate(self, w: Tensor, part: Literal["val", "test"]) -> Score:
         """Score the model w on held-out examples."""
-        x, y = self._held_out[part]
+        return mean_score(self.scores(w, part), len(self._held_out[part][1]))
+
+    def piece(self, part: Literal["val", "test"]) -> int:
+        """Return how many held-out examples are scored at once."""
         with self._single.module() as module:
-            size = module.chunk(x)
+            return module.chunk(self._held_out[part][0])
+
+    def scores(self, w: Tensor, part: Literal["val", "test"]) -> list[tuple[float, int]]:
+        """Sum of losses, and how often w is right, for piece after piece of what is held out."""
+        x, y = self._held_out[part]
+        if not len(y):
+            return []
+        size = self.piece(part)
 
         def score(at: int) -> tuple[float, int]:
             with self._single.module() as module:
@@ -284,37 +311,14 @@ class Vectorized:
                 module.model.eval()
                 return module.score(x[at : at + size], y[at : at + size])
 
-        found = list(self._team.do(score, list(range(0, len(y), size))))
-        losses, right = zip(*found, strict=True)
-        return Score(math.fsum(losses) / len(y), sum(right) / len(y))
+        return list(self._team.do(score, list(range(0, len(y), size))))
 
     def export(self, w: Tensor) -> dict[str, Tensor]:
         """Return the model w as named tensors."""
         return self._oracle.export(w)
 
 
-def shares(p: Floats, z: Ints, there: Ints, K: int) -> Floats:
-    """Weight [n] of every node in its group's mean: its data over that of those who are there.
-
-    >>> shares(np.array([0.5, 0.25, 0.25]), np.array([0, 0, 1]), np.array([1, 2]), 2).tolist()
-    [0.0, 1.0, 1.0]
-    """
-    present = np.zeros(len(p))
-    present[there] = p[there]
-    mass = np.bincount(z, weights=present, minlength=K)
-    found: Floats = present / np.where(mass[z] > 0, mass[z], 1.0)
-    return found
-
-
-def add_up(total: Tensor, weights: Tensor, parts: list[Tensor]) -> None:
-    """Add to total [K, d] the models whose pieces [c, ...] are given, weighted [K, c]."""
-    at = 0
-    for part in parts:
-        flat = part.flatten(1)
-        place = total[:, at : at + flat.shape[1]]
-        if len(flat) == 1:  # of one group
-            k = int(weights[:, 0].argmax())
-            place[k].add_(flat[0], alpha=float(weights[k, 0]))
-        else:
-            place.addmm_(weights, flat)
-        at += flat.shape[1]
+def mean_score(pieces: list[tuple[float, int]], n: int) -> Score:
+    """Put the scores of pieces of n examples together, to the same digits in any order."""
+    losses, right = zip(*pieces, strict=True)
+    return Score(math.fsum(losses) / n, sum(right) / n)

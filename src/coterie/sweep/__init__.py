@@ -22,6 +22,7 @@ from coterie.sweep.jobs import (
     plan_jobs,
     tail_of,
 )
+from coterie.sweep.onray import run_on_ray
 from coterie.sweep.resume import check_same, recorded_jobs, still_to_do, sweep_folder
 from coterie.sweep.workers import run_in_workers
 
@@ -49,13 +50,18 @@ def run_jobs(
     checkpoint_every_s: float,
     stop: Stop,
     say: Callable[[str], None],
+    on_ray: bool = False,
 ) -> None:
     """Run all jobs; one that fails does not stop the others, and is told of at the end.
+
+    With `on_ray` they are tasks of a cluster, and `workers` the CPUs of one that is started here.
 
     When asked to stop, jobs finish their step and keep a checkpoint; then KeyboardInterrupt is
     raised, as Interrupted if there was one job.
     """
-    if workers == 1 or len(jobs) == 1:
+    if on_ray:
+        failed = run_on_ray(jobs, workers, on_row, checkpoint_every_s, stop, say)
+    elif workers == 1 or len(jobs) == 1:
         failed = _run_here(jobs, on_row, checkpoint_every_s, stop, say)
     else:
         stop.midway = True

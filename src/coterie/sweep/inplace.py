@@ -22,7 +22,7 @@ def place_jobs(configs: Sequence[Config], folder: Path) -> list[Job]:
     jobs = []
     for job in plan_jobs(list(configs), folder):
         if job.config in known:
-            jobs.append(known[job.config])
+            jobs.append(replace(known[job.config], config=job.config))  # it may run elsewhere now
             continue
         label, number = job.label, 2
         while label in taken:
