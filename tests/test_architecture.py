@@ -43,6 +43,7 @@ ORDER = [
     "survey",
     "netview",
     "planview",
+    "planfile",
     "sweep",
     "comparison",
     "selection",
