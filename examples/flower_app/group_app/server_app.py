@@ -16,7 +16,8 @@ app = ServerApp()
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Train, and print the accuracy after every global round."""
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    logging.getLogger("coterie").setLevel(logging.INFO)
     run = context.run_config
     config = task.settings(run, int(run["num-nodes"]) or 10)
     held_out = task.load(config)

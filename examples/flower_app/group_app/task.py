@@ -37,6 +37,7 @@ def settings(run: Mapping[str, Any], num_nodes: int) -> Config:
             "seed": int(run["seed"]),
             "partition": {"kind": str(run["partition"]), "num_nodes": num_nodes},
             "model": {"name": str(run["model"])},
+            "algorithm": {"num_groups": 1},  # the strategy groups, on the server
             "train": {
                 "lr": float(run["learning-rate"]),
                 "lr_decay": float(run["lr-decay"]),

@@ -45,7 +45,7 @@ def sort_answers(
         if answer is None:
             dropped.append(Dropped(name, "late", "no answer within the time limit"))
         elif answer.error:
-            dropped.append(Dropped(name, "failed", _line(answer.error)))
+            dropped.append(Dropped(name, "failed", last_line(answer.error)))
         elif fault := wrong(answer, None if like is None else like[name]):
             dropped.append(Dropped(name, "rejected", fault))
         else:
@@ -125,7 +125,7 @@ def mean_metrics(answers: Sequence[Answer]) -> dict[str, float]:
     return found
 
 
-def _line(text: str) -> str:
+def last_line(text: str) -> str:
     """Return the last line of an error that says something, which is where Python says what."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1][:300] if lines else "its app failed"

@@ -8,7 +8,7 @@ from typing import Any
 
 from coterie.flower import FlowerError
 from coterie.flower.crew import EVIDENCE, NODE, Answer, Crew, Request
-from coterie.flower.means import wrong
+from coterie.flower.means import last_line, wrong
 
 log = logging.getLogger("coterie.flower")
 
@@ -94,16 +94,25 @@ def roll_call(
     for i in set(unknown) - {answer.node_id for answer in found}:
         log.warning("node number %d is left out: it did not say who it is", i)
         left_out.add(i)
+    if not ids and connected:
+        why = next((_fault(answer) for answer in found), "no answer within the time limit")
+        raise FlowerError(f"none of {len(connected)} nodes said who it is: {why}")
     return Roster(ids, {name: answers[name] for name in ids}, frozenset(left_out))
 
 
 def _name(answer: Answer) -> str | None:
     """Return the name that a node gave, or None and a line in the log if it gave no usable one."""
-    fault = f"failed: {answer.error}" if answer.error else wrong(answer, None)
+    fault = _fault(answer)
+    if fault:
+        log.warning("node number %d is left out: %s", answer.node_id, fault)
+        return None
+    return str(answer.config[NODE])
+
+
+def _fault(answer: Answer) -> str:
+    """Say why an answer names no node; empty if it does."""
+    fault = last_line(answer.error) if answer.error else wrong(answer, None)
     name = answer.config.get(NODE)
     if not fault and not (isinstance(name, str) and name.strip() and name.isprintable()):
         fault = f"its {NODE} must be a name, got {name!r}"
-    if fault:
-        log.warning("node number %d is left out: %s", answer.node_id, fault.strip()[-300:])
-        return None
-    return str(name)
+    return fault

@@ -125,6 +125,7 @@ class GroupStrategy(Strategy):  # type: ignore[misc]
         wait_for(crew, self.min_nodes, self.wait_s)
         for row in state.rows:
             _tell(result, row)
+        ended = self._ends_round(terms)
         for now in rounds(crew, terms, state):
             self.state = state = now
             row = now.rows[-1]
@@ -132,7 +133,7 @@ class GroupStrategy(Strategy):  # type: ignore[misc]
                 save_state(self.state_dir, state, self._about())
             log.info("step %d of %d, %s mean: %s", state.t, terms.steps, row["event"], _said(row))
             _tell(result, row)
-            if row["event"] == "global":
+            if row["event"] == "global" and ended(state.t):
                 arrays = record_of(state.models[0])
                 result.arrays = arrays
                 if self.evaluate:
@@ -140,7 +141,6 @@ class GroupStrategy(Strategy):  # type: ignore[misc]
                     _keep(result.evaluate_metrics_clientapp, row["round"], said)
                 if evaluate_fn:
                     score = evaluate_fn(row["round"], arrays)
-                    log.info("round %d: %s", row["round"], score)
                     _keep(result.evaluate_metrics_serverapp, row["round"], score)
         return result
 
@@ -203,6 +203,11 @@ class GroupStrategy(Strategy):  # type: ignore[misc]
             return State(0, (first,))
         log.info("going on from %s after step %d of %d", self.state_dir, state.t, terms.steps)
         return state
+
+    def _ends_round(self, terms: Terms) -> Callable[[int], bool]:
+        """Tell the end of a round from the mean at which groups are planned."""
+        cycle = self.schedule.tau1 * self.schedule.tau2
+        return lambda t: t % cycle == 0 or t == terms.steps
 
     def _about(self) -> dict[str, Any]:
         c = self.planning
