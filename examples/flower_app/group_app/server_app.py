@@ -4,6 +4,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from flwr.app import Array, ArrayRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
 
@@ -19,21 +20,37 @@ def main(grid: Grid, context: Context) -> None:
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     logging.getLogger("coterie").setLevel(logging.INFO)
     run = context.run_config
+
+    def evaluate_fn(round_: int, arrays: ArrayRecord) -> MetricRecord:
+        score = evaluate(run, {key: array.numpy() for key, array in arrays.items()})
+        print(f"round {round_}: {score}", flush=True)
+        return MetricRecord(score)
+
+    start = ArrayRecord({key: Array(array) for key, array in initial(run).items()})
+    strategy(run).start(
+        grid,
+        start,
+        int(run["num-server-rounds"]),
+        timeout=float(run["timeout"]),
+        evaluate_fn=evaluate_fn,
+    )
+
+
+def initial(run: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Return the model that all start from (coterie-initial)."""
+    config = task.settings(run, int(run["num-nodes"]) or 10)
+    net = task.make_net(config, task.load(config))
+    return {key: array.copy() for key, array in task.get_arrays(net).items()}
+
+
+def evaluate(run: Mapping[str, Any], arrays: task.Arrays) -> dict[str, float]:
+    """Score a model on the examples that no node has (coterie-evaluate)."""
     config = task.settings(run, int(run["num-nodes"]) or 10)
     held_out = task.load(config)
     net = task.make_net(config, held_out)
-
-    def evaluate(round_: int, arrays: ArrayRecord) -> MetricRecord:
-        task.set_arrays(net, {key: array.numpy() for key, array in arrays.items()})
-        loss, accuracy = task.test(net, held_out)
-        print(f"round {round_}: accuracy {accuracy:.4f}, loss {loss:.4f}", flush=True)
-        return MetricRecord({"accuracy": accuracy, "loss": loss})
-
-    start = {key: Array(array.copy()) for key, array in task.get_arrays(net).items()}
-    rounds = int(run["num-server-rounds"])
-    strategy(run).start(
-        grid, ArrayRecord(start), rounds, timeout=float(run["timeout"]), evaluate_fn=evaluate
-    )
+    task.set_arrays(net, arrays)
+    loss, accuracy = task.test(net, held_out)
+    return {"accuracy": accuracy, "loss": loss}
 
 
 def strategy(run: Mapping[str, Any]) -> GroupStrategy:

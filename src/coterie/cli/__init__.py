@@ -11,6 +11,7 @@ from coterie.cli.commands import Commands, set_option
 from coterie.cli.data import data_commands
 from coterie.cli.experiments import experiments
 from coterie.cli.exports import export, figures
+from coterie.cli.flower import flower
 from coterie.cli.network import network
 from coterie.cli.plan import plan
 from coterie.cli.reports import report
@@ -42,6 +43,7 @@ def main() -> None:
       coterie data show my.toml             who holds what, before anything is trained
       coterie network my.toml               what a mean costs: delays, full links, late flows
       coterie plan my.toml                  who should train with whom, by every method
+      coterie flower up plan.json           a plan as a deployment of Flower, edge by edge
       coterie reproduce efficiency          the paper's tables and figures, beside its own
       coterie list                          algorithms, datasets, models, topologies, settings
     """
@@ -53,6 +55,7 @@ main.add_command(figures)
 main.add_command(export)
 main.add_command(track)
 main.add_command(plan)
+main.add_command(flower)
 main.add_command(report)
 main.add_command(retime)
 main.add_command(sweep)

@@ -98,13 +98,17 @@ def group_round(
     groups: Sequence[tuple[Sequence[str], Arrays]],
     start: int,
     stop: int,
+    first: int = 0,
 ) -> Outcome:
-    """Let every group's nodes take local steps start+1 .. stop from its model, and average them."""
+    """Let every group's nodes take local steps start+1 .. stop from its model, and average them.
+
+    `first` is the number of the first group.
+    """
     asked: dict[int, Request] = {}
     named: dict[int, str] = {}
     sent: dict[str, Arrays] = {}
     gone: list[Dropped] = []
-    for k, (names, model) in enumerate(groups):
+    for k, (names, model) in enumerate(groups, first):
         config = {**terms.config, GROUP: k, START: start, STOP: stop, LOCAL_STEPS: stop - start}
         config[SERVER_ROUND] = _round(terms, stop)
         request = Request(model, config)
@@ -116,7 +120,7 @@ def group_round(
                 gone.append(Dropped(name, "late", "not connected"))
     heard = sort_answers(named, crew.ask("train", asked, terms.timeout_s), sent)
     models, weights, counted = list[Arrays](), list[float](), list[Answer]()
-    for k, (names, model) in enumerate(groups):
+    for k, (names, model) in enumerate(groups, first):
         there = [heard.used[name] for name in names if name in heard.used]
         enough = len(there) >= min(terms.min_per_group, len(names))
         if enough and there:
