@@ -27,6 +27,7 @@ QUIET = {  # what is started reports to nobody, and fetches nothing
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2",  # seconds, in place of 1
 }
 LEFT_BEHIND = shutil.ignore_patterns("__pycache__", ".*", "*.egg-info")
 
