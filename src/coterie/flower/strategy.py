@@ -248,8 +248,8 @@ class GridCrew:
                 records[id(request)] = content_of(request)
             content, ttl = records[id(request)], max(timeout_s, 1.0)
             messages.append(Message(content, dst_node_id=node_id, message_type=kind, ttl=ttl))
-        deadline = time.monotonic() + timeout_s
         waiting = {i for i in self._grid.push_messages(messages) if i}
+        deadline = time.monotonic() + timeout_s
         answers: list[Answer] = []
         while waiting and time.monotonic() < deadline:
             for reply in self._grid.pull_messages(waiting):
