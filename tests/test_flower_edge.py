@@ -177,6 +177,7 @@ def test_what_is_written_reports_to_nobody_and_is_shell(tmp_path: Path) -> None:
         "coordinator.sh",
         "run.sh",
         *(f"edge-{k}.sh" for k in range(2)),
+        *(f"bridge-edge-{k}.sh" for k in range(2)),
         *(f"node-{i}.sh" for i in range(N)),
     }
     for path in scripts:

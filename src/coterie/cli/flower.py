@@ -72,7 +72,7 @@ def up(
     from coterie.flower.deploy import Deployment, read_hosts, write
     from coterie.planfile.reading import read_plan
 
-    needs_flower()
+    needs_flower("1.40")  # the first whose SuperLink has one port for all
     found = read_plan(plan)
     deployment = Deployment(
         found,

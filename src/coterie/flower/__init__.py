@@ -5,6 +5,7 @@
 
 import importlib
 import importlib.util
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from coterie.errors import CoterieError
@@ -19,11 +20,23 @@ class FlowerError(CoterieError):
     """A deployment on Flower that cannot start or go on."""
 
 
-def needs_flower() -> None:
-    """Refuse in one line to go on where Flower is not installed."""
+def needs_flower(least: str = "") -> None:
+    """Refuse in one line to go on where Flower is not installed, or is older than that."""
     found = importlib.util.find_spec("flwr")
     if found is None or found.origin is None:  # a folder of that name is not the library
         raise FlowerError("flwr: needs coterie[flower]: pip install 'coterie[flower]'")
+    there = version("flwr")
+    if least and _number(there) < _number(least):
+        raise FlowerError(f"this needs flwr >= {least}, got {there}: pip install 'flwr>={least}'")
+
+
+def _number(text: str) -> tuple[int, ...]:
+    """Read the first two parts of a version.
+
+    >>> _number("1.41.0") >= _number("1.40"), _number("1.9.2rc1") >= _number("1.40")
+    (True, False)
+    """
+    return tuple(int(part) for part in text.split(".")[:2])
 
 
 def __getattr__(name: str) -> object:

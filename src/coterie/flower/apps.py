@@ -28,6 +28,7 @@ from coterie.planfile import Plan
 from coterie.planfile.reading import read_plan
 from coterie.record import write_json
 
+log = logging.getLogger("coterie.flower")
 RESULT = "result.json"
 MARGIN_S = 5.0  # an edge gives up before the coordinator does, so that it can say why
 
@@ -54,7 +55,12 @@ def _edge(grid: Grid, context: Context) -> None:
     group = int(context.run_config["coterie-group"])
     least = int(context.run_config["coterie-min-per-group"])
     crew = GridCrew(grid)
-    wait_for(crew, len(plan.members(group)), timeout_s)
+    try:
+        wait_for(crew, len(plan.members(group)), timeout_s)
+    except FlowerError as error:
+        if len(crew.nodes()) < least:
+            raise
+        log.warning("group %d goes on without all of its nodes: %s", group, error)
     spool = Spool(folder / edge_name(group) / "spool")
     serve(crew, plan, group, spool, terms_of(plan, timeout_s, least))
 

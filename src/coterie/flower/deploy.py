@@ -27,7 +27,6 @@ QUIET = {  # what is started reports to nobody, and fetches nothing
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
-    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2",  # seconds, in place of 1
 }
 LEFT_BEHIND = shutil.ignore_patterns("__pycache__", ".*", "*.egg-info")
 
@@ -252,24 +251,20 @@ def _write_toml(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def _write_scripts(d: Deployment) -> list[Path]:
-    """Write one script for every machine, and `run.sh`, which starts the training."""
-    bridges = d.bridges()
-    scripts = {f"{COORDINATOR}.sh": [d.superlink(COORDINATOR)]}
-    for place, bridge in bridges.items():
-        scripts[f"{place}.sh"] = [d.superlink(place), bridge]
-    for key, command in d.nodes().items():
-        scripts[f"{key}.sh"] = [command]
-    written = [_script(d.folder / name, commands) for name, commands in scripts.items()]
-    return [*written, _script(d.folder / "run.sh", [*d.registrations(), *d.runs()], together=False)]
+    """Write a script for every process, one that registers keys, and one that starts the apps."""
+    scripts = {f"{place}.sh": [d.superlink(place)] for place in d.places}
+    scripts |= {f"bridge-{place}.sh": [command] for place, command in d.bridges().items()}
+    scripts |= {f"{key}.sh": [command] for key, command in d.nodes().items()}
+    if d.secure:
+        scripts["register.sh"] = d.registrations()
+    scripts["run.sh"] = d.runs()
+    return [_script(d.folder / name, commands) for name, commands in scripts.items()]
 
 
-def _script(path: Path, commands: list[list[str]], *, together: bool = True) -> Path:
-    """Write commands that run side by side until one is stopped, or one after the other."""
+def _script(path: Path, commands: list[list[str]]) -> Path:
     lines = ["#!/bin/sh", "set -e", 'cd "$(dirname "$0")"', 'export FLWR_HOME="$PWD/home"']
     lines += [f"export {key}={value}" for key, value in QUIET.items()]
-    words = [shlex.join(command) for command in commands]
-    if together and len(words) > 1:
-        words = [*(f"{line} &" for line in words[:-1]), "trap 'kill 0' INT TERM EXIT", words[-1]]
-    write_atomically(path, ("\n".join([*lines, *words]) + "\n").encode())
+    lines += [shlex.join(command) for command in commands]
+    write_atomically(path, ("\n".join(lines) + "\n").encode())
     path.chmod(0o755)
     return path

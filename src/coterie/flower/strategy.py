@@ -1,5 +1,6 @@
 """GroupStrategy: group learning for Flower's Message API, as a strategy like Flower's own."""
 
+import hashlib
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -215,7 +216,7 @@ class GroupStrategy(Strategy):  # type: ignore[misc]
             "num_groups": c.num_groups,
             "tau1": self.schedule.tau1,
             "tau2": self.schedule.tau2,
-            "grouping": "plan" if self.plan else c.search.method,
+            "grouping": _digest(self.plan) if self.plan else c.search.method,
             "seed": c.seed,
         }
 
@@ -296,6 +297,12 @@ def numpy_of(record: ArrayRecord) -> Arrays:
 def record_of(arrays: Arrays) -> ArrayRecord:
     """Return named arrays as Flower sends them."""
     return ArrayRecord({key: Array(array) for key, array in arrays.items()})
+
+
+def _digest(plan: Plan) -> str:
+    """Name a plan by its groups, so that a run goes on with no other."""
+    groups = [(node.node, node.group) for node in plan.nodes]
+    return f"plan {hashlib.sha256(repr(groups).encode()).hexdigest()[:16]}"
 
 
 def _keep(where: dict[int, MetricRecord], round_: int, record: MetricRecord | None) -> None:
