@@ -26,7 +26,6 @@ from coterie.flower.crew import (
     STOP,
     Arrays,
 )
-from coterie.sketch import SIZE, Sketch
 
 NODE_ID, PARTITION_ID, PING = "node-id", "partition-id", "ping"  # entries of --node-config
 TRIES, CONNECT_S = 5, 2.0
@@ -83,6 +82,8 @@ def answer_query(
     if evidence == "labels" and label_counts is not None:
         metrics[LABEL_COUNTS] = [int(count) for count in label_counts]
     if evidence == "sketch" and gradient is not None and ARRAYS in message.content:
+        from coterie.sketch import SIZE, Sketch  # a second to load, which nobody else needs
+
         sketch = Sketch(int(asked.get(SKETCH_SIZE, SIZE)), int(asked.get(SKETCH_SEED, 0)))
         metrics[SKETCH] = sketch.apply(gradient(arrays_of(message))).tolist()
     elif ping := str(context.node_config.get(PING, "")):
