@@ -20,8 +20,9 @@ if os.environ.get("COTERIE_FLOWER") != "1":
     pytest.skip("takes minutes: make test-flower", allow_module_level=True)
 
 from coterie import Config, make_config
+from coterie.flower.certificates import write_node_keys
 from coterie.flower.deploy import Deployment, write
-from coterie.flower.local import environment, run_locally, started
+from coterie.flower.local import environment, run_locally, start, started, stop
 from coterie.grouping import Evidence, Grouping
 from coterie.planfile import Plan
 from coterie.planfile.writing import contents, plan_of
@@ -146,24 +147,28 @@ def test_the_edge_tier_with_tls_and_keys_reaches_the_simulators_accuracy(
 
 def test_a_node_without_a_known_key_is_not_let_in(tmp_path: Path, port: Any) -> None:
     d = tiers(tmp_path, config_of(), next(port), tls=True)
+    command = d.nodes()["node-0"]
+    command[command.index("--port") + 1] = str(d.port + 90)
+    command[command.index("--auth-supernode-private-key") + 1] = "keys/stranger"
+    write_node_keys(d.folder / "keys", ["stranger"])
+    logs = d.folder / "logs"
     with started(d):
-        command = d.nodes()["node-0"]
-        command[command.index("--port") + 1] = str(d.port + 90)
-        from coterie.flower.certificates import write_node_keys
+        stranger = start(d, "stranger", command)
+        try:
+            for k in range(N):
+                said(logs / f"node-{k}.log", "SuperNode ID")
+            said(logs / "stranger.log", "Starting Flower SuperNode")
+            time.sleep(10)  # as long again as the others took, or more
+            assert "SuperNode ID" not in (logs / "stranger.log").read_text()
+        finally:
+            stop([stranger])
 
-        write_node_keys(d.folder / "keys", ["stranger"])
-        command[command.index("--auth-supernode-private-key") + 1] = "keys/stranger"
-        beside = str(Path(sys.executable).parent / command[0])
-        done = subprocess.run(
-            [beside, *command[1:], "--max-retries", "1"],
-            cwd=d.folder,
-            env=environment(d.folder),
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-    assert done.returncode != 0, done.stdout + done.stderr
+
+def said(log: Path, words: str, seconds: float = 300.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not (log.exists() and words in log.read_text()):
+        assert time.monotonic() < deadline, f"{log} does not say {words!r}"
+        time.sleep(0.2)
 
 
 def test_killed_in_the_middle_the_same_command_goes_on_to_the_same_model(
@@ -188,8 +193,8 @@ def test_killed_in_the_middle_the_same_command_goes_on_to_the_same_model(
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=1200)
     assert done.returncode == 0, done.stdout + done.stderr
     z = [node.group for node in d.plan.nodes]
-    said = float(done.stdout.rpartition("accuracy ")[2].split(",")[0])
-    assert said == pytest.approx(simulated(config, z), abs=0.01)
+    score = float(done.stdout.rpartition("accuracy ")[2].split(",")[0])
+    assert score == pytest.approx(simulated(config, z), abs=0.01)
 
 
 @pytest.mark.skipif(find_spec("ray") is None, reason="needs ray: pip install 'flwr[simulation]'")
