@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-ray browser lint bench bench-network bench-grouping bench-engine bench-ray clean
+.PHONY: help demo test test-ray test-flower browser lint bench bench-network bench-grouping bench-engine bench-ray bench-flower clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -27,6 +27,10 @@ test: $(READY) browser lint  ## style, types, and every test
 test-ray: $(READY)  ## train on Ray with real processes, some of which are killed (installs Ray)
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,ray]'
 	$(BIN)/python -m pytest tests/test_sharded.py tests/test_ray.py
+
+test-flower: $(READY)  ## Flower for real: SuperLinks and SuperNodes on loopback (about 15 minutes; installs flwr)
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,flower]'
+	COTERIE_FLOWER=1 $(BIN)/python -m pytest tests/test_planfile.py tests/test_flower_*.py
 
 # The page of `coterie report` is tested in a real browser; without one those tests are skipped, loudly.
 APT := timeout 300 apt-get -o Acquire::http::Timeout=15 -o Acquire::Retries=0
@@ -59,6 +63,10 @@ bench-engine: $(READY)  ## the engine against plain torch, pfl, fedjax and Flowe
 bench-ray: $(READY)  ## Ray beside the engines of one process, and a cluster of four (installs Ray)
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,ray]'
 	$(BIN)/python benchmarks/ray.py
+
+bench-flower: $(READY)  ## 20 SuperNodes on loopback: accuracy against the simulator's, bytes by tier (half an hour; installs flwr)
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,flower]'
+	$(BIN)/python benchmarks/flower.py
 
 clean:  ## remove .venv and caches; runs/ stays
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -45,6 +45,7 @@ ORDER = [
     "survey",
     "netview",
     "planview",
+    "planfile",
     "straying",
     "sweep",
     "comparison",
@@ -56,6 +57,7 @@ ORDER = [
     "export",
     "figures",
     "tracking",
+    "flower",
     "cli",
 ]
 HOMES = {
@@ -67,6 +69,7 @@ HOMES = {
     "tensorboard": "tracking/tensorboard.py",
     "mlflow": "tracking/mlflow.py",
     "wandb": "tracking/wandb.py",
+    "flwr": "flower/",
 }
 WITHOUT_TORCH = [
     "grouping",
@@ -115,7 +118,7 @@ def test_heavy_libraries_stay_in_their_place(path: Path, layer: str) -> None:
     if layer not in ("report", "figures"):
         assert "matplotlib" not in found
     for library, home in HOMES.items():
-        assert library not in found or path.relative_to(SOURCE).as_posix() == home
+        assert library not in found or path.relative_to(SOURCE).as_posix().startswith(home)
 
 
 @pytest.mark.parametrize("module", ["coterie", "coterie.cli", "coterie.config"])

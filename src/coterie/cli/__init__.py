@@ -12,6 +12,7 @@ from coterie.cli.commands import Commands, set_option
 from coterie.cli.data import data_commands
 from coterie.cli.experiments import experiments
 from coterie.cli.exports import export, figures
+from coterie.cli.flower import flower
 from coterie.cli.network import network
 from coterie.cli.plan import plan
 from coterie.cli.reports import report
@@ -44,6 +45,7 @@ def main() -> None:
       coterie network my.toml               what a mean costs: delays, full links, late flows
       coterie plan my.toml                  who should train with whom, by every method
       coterie bound my.toml                 how far groups stray from learning in one place
+      coterie flower up plan.json           a plan as a deployment of Flower, edge by edge
       coterie reproduce efficiency          the paper's tables and figures, beside its own
       coterie list                          algorithms, datasets, models, topologies, settings
     """
@@ -56,6 +58,7 @@ main.add_command(figures)
 main.add_command(export)
 main.add_command(track)
 main.add_command(plan)
+main.add_command(flower)
 main.add_command(report)
 main.add_command(retime)
 main.add_command(sweep)

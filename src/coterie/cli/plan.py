@@ -42,6 +42,11 @@ MOST_EDGES = 6  # named for a group
 @click.option(
     "--save", type=click.Path(path_type=Path), help="CSV of node, group, server to write."
 )
+@click.option(
+    "--export",
+    type=click.Path(path_type=Path),
+    help="Plan to write for other systems, .json or .csv: groups, servers, schedule, times.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead; a page only with --out.")
 def plan(
     file: str,
@@ -50,6 +55,7 @@ def plan(
     budget: str | None,
     out: Path | None,
     save: Path | None,
+    export: Path | None,
     as_json: bool,
 ) -> None:
     """Say who should train with whom in the experiment FILE, before it is trained.
@@ -60,6 +66,7 @@ def plan(
     coterie plan quickstart --methods coterie,edge,random
     coterie plan quickstart --budget 2s               look longer; Ctrl-C takes the best so far
     coterie plan quickstart --save groups.csv         node, group, server: for a deployment
+    coterie plan quickstart --export plan.json        with schedule and times: docs/plan.md
     coterie plan quickstart --json                    everything, for a program
 
     FILE is a TOML file or the name of one that ships with coterie. Takes one training step, groups
@@ -82,6 +89,7 @@ def plan(
     """
     from coterie.cli.experiments import experiment_path
     from coterie.config import load_experiment
+    from coterie.planfile.writing import contents, plan_of
     from coterie.planview import plans
     from coterie.report.drawing import write
     from coterie.report.plan import render
@@ -91,10 +99,7 @@ def plan(
     paged = out is not None or not as_json
     if paged:
         _check_file("--out", page, "plan.html", also=SUFFIXES)
-    if save is not None:
-        _check_file("--save", save, "groups.csv")
-        if paged and save.absolute() in [page.absolute().with_suffix(s) for s in SUFFIXES]:
-            raise CoterieError(f"--save and --out must be different files, got {str(save)!r}")
+    _check_files(save, export, page if paged else None)
     budget_s = None if budget is None else seconds(budget)
     names = () if methods is None else _names(methods)
     configs = load_experiment(path, overrides)
@@ -105,6 +110,8 @@ def plan(
         files = render(view, tables, page) if paged else {}
         if save is not None:
             files[save] = _csv(view)
+        if export is not None:
+            files[export] = contents(plan_of(view), export.suffix)
     for name, content in files.items():
         write(name, content)
     if as_json:
@@ -115,6 +122,26 @@ def plan(
             click.echo()
     for name in sorted(files):
         click.echo(f"wrote {name}", err=as_json)
+
+
+def _check_files(save: Path | None, export: Path | None, page: Path | None) -> None:
+    """Refuse files besides the page that cannot be written, or that are one and the same."""
+    from coterie.planfile.writing import check_suffix
+
+    taken = {} if page is None else {page.absolute().with_suffix(s): "--out" for s in SUFFIXES}
+    for option, path, example in (
+        ("--save", save, "groups.csv"),
+        ("--export", export, "plan.json"),
+    ):
+        if path is None:
+            continue
+        _check_file(option, path, example)
+        if path.absolute() in taken:
+            other = taken[path.absolute()]
+            raise CoterieError(f"{option} and {other} must be different files, got {str(path)!r}")
+        taken[path.absolute()] = option
+    if export is not None:
+        check_suffix(export)
 
 
 def _check_file(option: str, path: Path, example: str, also: tuple[str, ...] = ()) -> None:

@@ -1,0 +1,104 @@
+"""What is trained, on what, and how: replace these functions with your own.
+
+As they are, node i holds what node i holds in a simulated run of the same settings, starts from
+the same weights and takes the same batches: both give the same model.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from coterie import Config, make_config
+from coterie.build import divide, load_dataset, local_steps
+from coterie.engine.module import inputs
+from coterie.models import make_model
+
+Arrays = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Examples x [N, ...] and labels y [N] of one node, or those held out for the test."""
+
+    x: Tensor
+    y: Tensor
+    n_classes: int
+
+
+def settings(run: Mapping[str, Any], num_nodes: int) -> Config:
+    """Return the settings of the app as coterie's, which name data, partition and model."""
+    return make_config(
+        {
+            "seed": int(run["seed"]),
+            "partition": {"kind": str(run["partition"]), "num_nodes": num_nodes},
+            "model": {"name": str(run["model"])},
+            "algorithm": {"num_groups": 1},  # the strategy groups, on the server
+            "train": {
+                "lr": float(run["learning-rate"]),
+                "lr_decay": float(run["lr-decay"]),
+                "batch_size": int(run["batch-size"]) or "full",
+            },
+        }
+    )
+
+
+def load(config: Config, node: int | None = None) -> Part:
+    """Load the training examples of a node, or without one the test examples."""
+    divided = divide(config, load_dataset(config))
+    split, dataset = divided.split, divided.dataset
+    at = split.test if node is None else split.train[divided.partition.indices[node]]
+    return Part(torch.from_numpy(dataset.x[at]), torch.from_numpy(dataset.y[at]), dataset.n_classes)
+
+
+def make_net(config: Config, part: Part) -> nn.Module:
+    """Make the model with the weights that every node starts from."""
+    torch.manual_seed(config.seed)
+    return make_model(config.model.name, tuple(part.x.shape[1:]), part.n_classes)
+
+
+def train(net: nn.Module, part: Part, node: int, start: int, stop: int, config: Config) -> float:
+    """Take the node's local steps start+1 .. stop by SGD; return the loss of the last batch."""
+    steps, loss = local_steps(config), torch.zeros(())
+    optimizer = torch.optim.SGD(net.parameters(), lr=steps.lr)
+    net.train()
+    for t in range(start + 1, stop + 1):
+        optimizer.param_groups[0]["lr"] = steps.lr_at(t)
+        for batch in steps.batches(t, node, len(part.y)):
+            x, y = (part.x, part.y) if batch is None else (part.x[batch], part.y[batch])
+            optimizer.zero_grad()
+            loss = cross_entropy(net(inputs(x)), y)
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+    return loss.item()
+
+
+def gradient(net: nn.Module, part: Part) -> np.ndarray:
+    """Return the gradient [d] of the mean loss over all examples of a node."""
+    net.eval()
+    loss = cross_entropy(net(inputs(part.x)), part.y)
+    grads = torch.autograd.grad(loss, list(net.parameters()))
+    return torch.cat([g.reshape(-1) for g in grads]).numpy()
+
+
+@torch.no_grad()
+def test(net: nn.Module, part: Part) -> tuple[float, float]:
+    """Return the mean loss and the accuracy."""
+    net.eval()
+    scores = net(inputs(part.x))
+    right = int((scores.argmax(dim=1) == part.y).sum())
+    return float(cross_entropy(scores, part.y)), right / len(part.y)
+
+
+def get_arrays(net: nn.Module) -> dict[str, np.ndarray]:
+    """Return the model as named arrays."""
+    return {key: value.detach().numpy() for key, value in net.state_dict().items()}
+
+
+def set_arrays(net: nn.Module, arrays: Arrays) -> None:
+    """Make named arrays the model."""
+    net.load_state_dict({key: torch.from_numpy(np.array(a)) for key, a in arrays.items()})

@@ -1,0 +1,139 @@
+"""The Flower apps of the edge tier; `coterie flower up` names them in what it writes.
+
+`edge` is the ServerApp of an edge's SuperLink, `bridge` the ClientApp by which an edge is a node of
+the coordinator's SuperLink, and `coordinator` the ServerApp there.
+"""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+
+from coterie.errors import CoterieError
+from coterie.flower import FlowerError
+from coterie.flower.client import answer_query, answer_train, arrays_of, node_name, steps_of
+from coterie.flower.crew import CONFIG, Arrays
+from coterie.flower.edge import coordinator_terms, edge_name, serve, terms_of
+from coterie.flower.roll import wait_for
+from coterie.flower.rounds import rounds
+from coterie.flower.spool import Order, Spool
+from coterie.flower.state import State, load_state, save_state
+from coterie.flower.strategy import GridCrew
+from coterie.imports import import_by_path
+from coterie.planfile import Plan
+from coterie.planfile.reading import read_plan
+from coterie.record import write_json
+
+log = logging.getLogger("coterie.flower")
+RESULT = "result.json"
+MARGIN_S = 5.0  # an edge gives up before the coordinator does, so that it can say why
+
+edge = ServerApp()
+bridge = ClientApp()
+coordinator = ServerApp()
+
+
+def _speak() -> None:
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    logging.getLogger("coterie").setLevel(logging.INFO)
+
+
+def _settings(context: Context) -> tuple[Path, Plan, float]:
+    """Return the folder of the deployment, its plan, and how long to wait for a node."""
+    folder = Path(str(context.run_config["coterie-folder"]))
+    return folder, read_plan(folder / "plan.json"), float(context.run_config["coterie-timeout"])
+
+
+@edge.main()  # type: ignore[untyped-decorator]
+def _edge(grid: Grid, context: Context) -> None:
+    _speak()
+    folder, plan, timeout_s = _settings(context)
+    group = int(context.run_config["coterie-group"])
+    least = int(context.run_config["coterie-min-per-group"])
+    crew = GridCrew(grid)
+    try:
+        wait_for(crew, len(plan.members(group)), timeout_s)
+    except FlowerError as error:
+        if len(crew.nodes()) < least:
+            raise
+        log.warning("group %d goes on without all of its nodes: %s", group, error)
+    spool = Spool(folder / edge_name(group) / "spool")
+    serve(crew, plan, group, spool, terms_of(plan, timeout_s, least))
+
+
+@bridge.query()  # type: ignore[untyped-decorator]
+def _who(message: Message, context: Context) -> Message:
+    folder = Path(str(context.node_config["folder"]))
+    plan = read_plan(folder / "plan.json")
+    group = int(node_name(context).removeprefix("edge-"))
+    return answer_query(message, context, sum(node.examples for node in plan.members(group)))
+
+
+@bridge.train()  # type: ignore[untyped-decorator]
+def _train(message: Message, context: Context) -> Message:
+    config = message.content[CONFIG]
+    start, stop = steps_of(message)
+    order = Order(arrays_of(message), start, stop, stop >= int(config["steps"]))
+    spool = Spool(Path(str(context.node_config["folder"])) / node_name(context) / "spool")
+    spool.put(order)
+    timeout_s = float(config["timeout"])
+    filled = spool.result(order, max(timeout_s - MARGIN_S, timeout_s / 2))
+    counts = {key: int(filled.about[key]) for key in ("late", "failed", "rejected")}
+    metrics = {**filled.about["metrics"], **counts}
+    return answer_train(message, filled.arrays, int(filled.about["num_examples"]), metrics)
+
+
+@coordinator.main()  # type: ignore[untyped-decorator]
+def _coordinator(grid: Grid, context: Context) -> None:
+    _speak()
+    folder, plan, timeout_s = _settings(context)
+    try:
+        scores = _run(GridCrew(grid), plan, folder, timeout_s, dict(context.run_config))
+    except CoterieError as error:
+        write_json(folder / RESULT, {"status": "failed", "error": str(error)})
+        raise
+    write_json(folder / RESULT, {"status": "complete", **scores})
+
+
+def _run(
+    crew: GridCrew, plan: Plan, folder: Path, timeout_s: float, run: dict[str, Any]
+) -> dict[str, Any]:
+    """Average across the edges, round by round, from where it was left."""
+    edges = tuple(edge_name(k) for k in range(len(plan.servers)))
+    per_order = timeout_s * plan.tau2 + 2 * MARGIN_S
+    terms = coordinator_terms(plan, int(run["coterie-rounds"]), per_order)
+    first = _initial(str(run["coterie-initial"]), run)
+    about = {"edges": len(edges), "tau1": plan.tau1, "tau2": plan.tau2}
+    state = load_state(folder / "state", about, first) or State(0, (first,), (edges,))
+    wait_for(crew, len(edges), timeout_s)
+    for now in rounds(crew, terms, state):
+        state = now
+        score = _evaluate(str(run["coterie-evaluate"]), run, state.models[0])
+        state.rows[-1].update(score)
+        print(f"step {state.t} of {terms.steps}: {_said(state.rows[-1])}", flush=True)
+        save_state(folder / "state", state, about)
+    return {"rows": list(state.rows)}
+
+
+def _initial(path: str, run: dict[str, Any]) -> Arrays:
+    arrays = import_by_path(path, FlowerError)(run)
+    if not isinstance(arrays, dict) or not all(isinstance(a, np.ndarray) for a in arrays.values()):
+        raise FlowerError(f"{path!r} must return the first model as named NumPy arrays")
+    return arrays
+
+
+def _evaluate(path: str, run: dict[str, Any], arrays: Arrays) -> dict[str, float]:
+    if not path:
+        return {}
+    score = import_by_path(path, FlowerError)(run, arrays)
+    return {f"test.{key}": float(value) for key, value in score.items()}
+
+
+def _said(row: dict[str, Any]) -> str:
+    words = [f"{row['counted']} edges counted"]
+    words += [f"{key.partition('.')[2]} {row[key]:.4f}" for key in row if key.startswith("test.")]
+    return ", ".join(words)

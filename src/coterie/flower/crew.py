@@ -1,0 +1,59 @@
+"""The nodes as a server sees them: what it asks, what they answer, and by which names.
+
+The names below are the contract with a ClientApp (docs/flower.md); nothing here imports Flower.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Arrays = Mapping[str, Array]  # a model: named arrays
+Kind = Literal["train", "query", "evaluate"]
+
+# Records of a message and of its reply, as Flower's own strategies call them.
+ARRAYS, CONFIG, METRICS = "arrays", "config", "metrics"
+# Entries that a ClientApp reads from the config.
+GROUP, SERVER_ROUND, START, STOP = "group", "server-round", "start", "stop"
+LOCAL_STEPS, EVIDENCE = "local-steps", "evidence"
+SKETCH_SIZE, SKETCH_SEED = "sketch-size", "sketch-seed"
+# Entries of a reply: the name in its config, the others in its metrics.
+NODE, NUM_EXAMPLES, LABEL_COUNTS = "node", "num-examples", "label-counts"
+SKETCH, ROUND_TRIPS_MS, PLACES = "sketch", "round-trips-ms", "places"
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """What one node is asked: a model to start from, if any, and settings."""
+
+    arrays: Arrays | None
+    config: Mapping[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What a node answered; `error` is empty unless its app failed or nothing can be read."""
+
+    node_id: int
+    arrays: Arrays | None = None
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
+    error: str = ""
+
+
+class Crew(Protocol):
+    """Connected nodes, by the numbers that Flower gave them."""
+
+    def nodes(self) -> list[int]:
+        """Return who is connected."""
+
+    def ask(self, kind: Kind, asked: Mapping[int, Request], timeout_s: float) -> list[Answer]:
+        """Ask each node, and return the answers that came in time."""
+
+
+def same_arrays(a: Arrays, b: Arrays) -> bool:
+    """Whether two models are the same to the last bit."""
+    return a.keys() == b.keys() and all(np.array_equal(a[key], b[key]) for key in a)

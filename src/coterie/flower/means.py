@@ -1,0 +1,131 @@
+"""From answers to a model: who counts, who is left out and why, and the mean of the rest."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from coterie.flower.crew import NUM_EXAMPLES, Answer, Array, Arrays
+
+Fault = Literal["late", "failed", "rejected"]
+MOST_EXAMPLES = 2**53  # beyond this a weight is not exact
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """A node that does not count in a mean, and why."""
+
+    node: str
+    fault: Fault
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class Heard:
+    """What came of asking some nodes: answers to use, and nodes that were dropped."""
+
+    used: Mapping[str, Answer]
+    dropped: list[Dropped] = field(default_factory=list)
+
+
+def sort_answers(
+    asked: Mapping[int, str], answers: Sequence[Answer], like: Mapping[str, Arrays] | None
+) -> Heard:
+    """Keep the answers that are whole; name the nodes, by id, whose are not or that gave none.
+
+    With `like`, each node's answer must hold arrays of the shapes that it was sent.
+    """
+    by_id = {answer.node_id: answer for answer in answers}
+    used: dict[str, Answer] = {}
+    dropped: list[Dropped] = []
+    for node_id, name in asked.items():
+        answer = by_id.get(node_id)
+        if answer is None:
+            dropped.append(Dropped(name, "late", "no answer within the time limit"))
+        elif answer.error:
+            dropped.append(Dropped(name, "failed", last_line(answer.error)))
+        elif fault := wrong(answer, None if like is None else like[name]):
+            dropped.append(Dropped(name, "rejected", fault))
+        else:
+            used[name] = answer
+    return Heard(used, dropped)
+
+
+def wrong(answer: Answer, like: Arrays | None) -> str:
+    """Say what is wrong with an answer; empty if it can be used.
+
+    >>> sent = {"w": np.zeros(2, np.float32)}
+    >>> wrong(Answer(1, {"w": np.array([1.0, np.nan])}, {"num-examples": 3}), sent)
+    "'w' is not finite"
+    >>> wrong(Answer(1, {"w": np.zeros(3)}, {"num-examples": 3}), sent)
+    "'w' has the shape (3,), not (2,)"
+    """
+    weight = answer.metrics.get(NUM_EXAMPLES)
+    if not isinstance(weight, int | float) or not 0 < weight <= MOST_EXAMPLES:
+        return f"{NUM_EXAMPLES} must be a number above 0, got {weight!r}"
+    if like is None:
+        return ""
+    if answer.arrays is None or answer.arrays.keys() != like.keys():
+        there = sorted(set(answer.arrays or {}) ^ set(like))
+        return f"its arrays are not those it was sent: {', '.join(map(repr, there[:3]))}"
+    faults = (_unlike(key, answer.arrays[key], sent) for key, sent in like.items())
+    return next((fault for fault in faults if fault), "")
+
+
+def _unlike(key: str, got: Array, sent: Array) -> str:
+    """Say how an array is not like the one that was sent; empty if it is."""
+    if got.shape != sent.shape:
+        return f"{key!r} has the shape {got.shape}, not {sent.shape}"
+    if got.dtype.kind not in "fiub":
+        return f"{key!r} is of type {got.dtype}, not numbers"
+    return "" if np.isfinite(got).all() else f"{key!r} is not finite"
+
+
+def mean(models: Sequence[Arrays], weights: Sequence[float]) -> dict[str, np.ndarray]:
+    """Weighted mean, summed in double precision; each array keeps its type.
+
+    >>> two = [{"w": np.float32([0, 4])}, {"w": np.float32([4, 8])}]
+    >>> mean(two, [3, 1])["w"].tolist()
+    [1.0, 5.0]
+    """
+    total = math.fsum(weights)
+    found: dict[str, np.ndarray] = {}
+    for key, first in models[0].items():
+        summed = np.zeros(first.shape)
+        for model, weight in zip(models, weights, strict=True):
+            summed += np.asarray(model[key], dtype=np.float64) * (weight / total)
+        whole = np.rint(summed) if first.dtype.kind in "iub" else summed
+        found[key] = whole.astype(first.dtype)
+    return found
+
+
+def num_examples(answers: Sequence[Answer]) -> list[float]:
+    """Return the weights of answers."""
+    return [float(answer.metrics[NUM_EXAMPLES]) for answer in answers]
+
+
+def mean_metrics(answers: Sequence[Answer]) -> dict[str, float]:
+    """Weighted means of the single numbers that every answer has, but for the weight.
+
+    >>> mean_metrics([Answer(1, metrics={"num-examples": 1, "loss": 2.0})])
+    {'loss': 2.0}
+    """
+    if not answers:
+        return {}
+    weights = num_examples(answers)
+    keys = [k for k in answers[0].metrics if k != NUM_EXAMPLES]
+    found = {}
+    for key in keys:
+        values = [a.metrics.get(key) for a in answers]
+        single = [v for v in values if isinstance(v, int | float) and math.isfinite(v)]
+        if len(single) == len(answers):
+            found[key] = float(np.average(single, weights=weights))
+    return found
+
+
+def last_line(text: str) -> str:
+    """Return the last line of an error that says something, which is where Python says what."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:300] if lines else "its app failed"

@@ -1,0 +1,221 @@
+"""Algorithm 1 over nodes that answer messages, and that may fail, be late or send rubbish."""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from coterie.flower import FlowerError
+from coterie.flower.crew import (
+    EVIDENCE,
+    GROUP,
+    LOCAL_STEPS,
+    SERVER_ROUND,
+    SKETCH_SEED,
+    SKETCH_SIZE,
+    START,
+    STOP,
+    Answer,
+    Arrays,
+    Crew,
+    Request,
+)
+from coterie.flower.groups import Groups, Planning, by_plan, find_groups
+from coterie.flower.means import Dropped, mean, mean_metrics, num_examples, sort_answers
+from coterie.flower.roll import Roster, roll_call
+from coterie.flower.state import State
+from coterie.planfile import Plan
+from coterie.schedule import Event, Schedule
+
+log = logging.getLogger("coterie.flower")
+
+
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """How a run goes: its schedule, how groups are found, and how long nodes are waited for.
+
+    With `plan`, the groups are those of a plan file. A group of which fewer than `min_per_group`
+    nodes answer keeps its model; after `patience` such means in a row the run ends.
+    """
+
+    schedule: Schedule
+    steps: int
+    planning: Planning
+    plan: Plan | None = None
+    min_per_group: int = 1
+    patience: int = 3
+    timeout_s: float = 600.0
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What came of one mean: a model for each group asked, its weight, and the bookkeeping."""
+
+    models: list[Arrays]
+    weights: list[float]  # 0 where a group keeps the model it had
+    dropped: list[Dropped]
+    counted: int
+    metrics: dict[str, float]
+
+
+def rounds(crew: Crew, terms: Terms, state: State) -> Iterator[State]:
+    """Run from a state; yield the state after every mean. Groups are planned after step 1."""
+    roster = Roster()
+    while state.t < terms.steps:
+        schedule = terms.schedule if state.groups else Schedule(1, 1)
+        t, event = schedule.next_aggregation(state.t, terms.steps)
+        again = event is Event.GLOBAL
+        shown = _shown(terms)
+        roster = roll_call(crew, roster, shown, terms.timeout_s, terms.config, again=again)
+        groups = state.groups or (tuple(roster.names),)
+        done = group_round(crew, terms, roster, _pairs(groups, state.models), state.t, t)
+        short = _short(terms, done, state.short)
+        models = tuple(done.models)
+        if event is Event.GLOBAL:
+            models = (_global(done, state),)
+        if event is Event.GLOBAL and state.groups is None:
+            found = _plan(crew, terms, roster, models[0])
+            weights = {name: num_examples([roster.answers[name]])[0] for name in roster.ids}
+            state = replace(state, groups=found.members, servers=found.servers, weights=weights)
+            short = ()
+        row = _row(terms, t, event, done, state)
+        state = replace(state, t=t, models=models, short=short, rows=(*state.rows, row))
+        yield state
+
+
+def _pairs(
+    groups: Sequence[Sequence[str]], models: Sequence[Arrays]
+) -> list[tuple[Sequence[str], Arrays]]:
+    """Give each group the model it has: its own, or the one that all have."""
+    return [(names, models[k] if len(models) > 1 else models[0]) for k, names in enumerate(groups)]
+
+
+def group_round(
+    crew: Crew,
+    terms: Terms,
+    roster: Roster,
+    groups: Sequence[tuple[Sequence[str], Arrays]],
+    start: int,
+    stop: int,
+    first: int = 0,
+) -> Outcome:
+    """Let every group's nodes take local steps start+1 .. stop from its model, and average them.
+
+    `first` is the number of the first group.
+    """
+    asked: dict[int, Request] = {}
+    named: dict[int, str] = {}
+    sent: dict[str, Arrays] = {}
+    gone: list[Dropped] = []
+    for k, (names, model) in enumerate(groups, first):
+        config = {**terms.config, GROUP: k, START: start, STOP: stop, LOCAL_STEPS: stop - start}
+        config[SERVER_ROUND] = _round(terms, stop)
+        request = Request(model, config)
+        for name in names:
+            if name in roster.ids:
+                asked[roster.ids[name]], sent[name] = request, model
+                named[roster.ids[name]] = name
+            else:
+                gone.append(Dropped(name, "late", "not connected"))
+    heard = sort_answers(named, crew.ask("train", asked, terms.timeout_s), sent)
+    models, weights, counted = list[Arrays](), list[float](), list[Answer]()
+    for k, (names, model) in enumerate(groups, first):
+        there = [heard.used[name] for name in names if name in heard.used]
+        enough = len(there) >= min(terms.min_per_group, len(names))
+        if enough and there:
+            models.append(mean([a.arrays for a in there if a.arrays], num_examples(there)))
+            weights.append(sum(num_examples(there)))
+            counted += there
+        else:
+            log.warning(
+                "group %d: %d of %d nodes answered within %g s, and %d are needed; it keeps "
+                "its model",
+                k,
+                len(there),
+                len(names),
+                terms.timeout_s,
+                terms.min_per_group,
+            )
+            models.append(model)
+            weights.append(0.0)
+    dropped = [*gone, *heard.dropped]
+    for node in dropped:
+        log.warning("step %d: node %r is %s: %s", stop, node.node, node.fault, node.reason)
+    return Outcome(models, weights, dropped, len(counted), mean_metrics(counted))
+
+
+def _global(done: Outcome, before: State) -> Arrays:
+    """Mean of the groups' means, by the examples that counted; of those before if none did."""
+    there = [(m, w) for m, w in zip(done.models, done.weights, strict=True) if w]
+    if not there and len(before.models) > 1:
+        each = [sum(before.weights[name] for name in names) for names in before.groups or ()]
+        there = list(zip(before.models, each, strict=True))
+    if not there:
+        return before.models[0]
+    return mean([m for m, _ in there], [w for _, w in there])
+
+
+def _short(terms: Terms, done: Outcome, before: Sequence[int]) -> tuple[int, ...]:
+    """Count the means in a row that each group missed; end a run that goes nowhere."""
+    missed = list(before) or [0] * len(done.weights)
+    if len(missed) != len(done.weights):
+        missed = [0] * len(done.weights)
+    now = tuple(0 if w else n + 1 for n, w in zip(missed, done.weights, strict=True))
+    for k, n in enumerate(now):
+        if n >= terms.patience:
+            raise FlowerError(
+                f"group {k}: fewer than {terms.min_per_group} nodes answered within "
+                f"{terms.timeout_s:g} s, {n} times in a row; look at its nodes, raise the "
+                "timeout, or plan without them"
+            )
+    return now
+
+
+def _plan(crew: Crew, terms: Terms, roster: Roster, model: Arrays) -> Groups:
+    """Group the nodes: as the plan file says, or on what they show of their data."""
+    if terms.plan is not None:
+        return by_plan(terms.plan, roster)
+    planning, sketches = terms.planning, dict[str, Answer]()
+    if planning.evidence == "sketch":
+        config = {
+            **terms.config,
+            EVIDENCE: "sketch",
+            SKETCH_SIZE: planning.sketch_size,
+            SKETCH_SEED: planning.seed,
+        }
+        asked = {i: Request(model, config) for i in roster.ids.values()}
+        named = {i: name for name, i in roster.ids.items()}
+        heard = sort_answers(named, crew.ask("query", asked, terms.timeout_s), None)
+        for node in heard.dropped:
+            log.warning("node %r shows no sketch and is left out: %s", node.node, node.reason)
+        sketches = dict(heard.used)
+        roster = roster.only(list(sketches))
+    nbytes = sum(array.nbytes for array in model.values())
+    return find_groups(planning, roster, sketches, nbytes)
+
+
+def _shown(terms: Terms) -> str:
+    return "none" if terms.plan is not None else terms.planning.evidence
+
+
+def _round(terms: Terms, t: int) -> int:
+    """Number of the global round that step t is in, from 1."""
+    return -(-t // (terms.schedule.tau1 * terms.schedule.tau2))
+
+
+def _row(terms: Terms, t: int, event: Event, done: Outcome, state: State) -> dict[str, Any]:
+    faults = dict.fromkeys(("late", "failed", "rejected"), 0)
+    for node in done.dropped:
+        faults[node.fault] += 1
+    return {
+        "t": t,
+        "round": _round(terms, t),
+        "event": str(event),
+        "counted": done.counted,
+        **faults,
+        "held": sum(not w for w in done.weights),  # groups that keep their model
+        "dropped": [vars(node) for node in done.dropped],
+        "groups": len(state.groups or [0]),
+        **{f"train.{key}": value for key, value in done.metrics.items()},
+    }

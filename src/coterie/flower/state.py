@@ -1,0 +1,100 @@
+"""The state of a run on disk, one file: models as safetensors, the rest as its JSON header."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coterie.flower import FlowerError
+from coterie.flower.crew import Arrays
+from coterie.record import write_atomically
+
+FILE = "state.safetensors"
+VERSION = "1"
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Where a run is after step t: a model for every group, or one for all, and who is where.
+
+    `groups` are names by group, None until planned. `rows` say what every aggregation did; `short`
+    counts, for each group, the aggregations in a row that too few of its nodes took part in.
+    """
+
+    t: int
+    models: tuple[Arrays, ...]
+    groups: tuple[tuple[str, ...], ...] | None = None
+    servers: tuple[str, ...] = ()
+    weights: Mapping[str, float] = field(default_factory=dict)
+    rows: tuple[dict[str, Any], ...] = ()
+    short: tuple[int, ...] = ()
+
+
+def save_state(folder: Path, state: State, about: Mapping[str, Any]) -> None:
+    """Write a state in place of the one before it, whole or not at all."""
+    from safetensors.numpy import save
+
+    header = {
+        "version": VERSION,
+        "about": dict(about),
+        "t": state.t,
+        "models": len(state.models),
+        "groups": state.groups,
+        "servers": state.servers,
+        "weights": dict(state.weights),
+        "rows": state.rows,
+        "short": state.short,
+    }
+    arrays = {
+        f"{k}/{key}": np.ascontiguousarray(array)
+        for k, model in enumerate(state.models)
+        for key, array in model.items()
+    }
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / FILE, save(arrays, {"coterie": json.dumps(header)}))
+    except OSError as error:
+        raise FlowerError(f"{folder / FILE}: cannot be written ({error.strerror})") from error
+
+
+def load_state(folder: Path, about: Mapping[str, Any], like: Arrays) -> State | None:
+    """Read the state of a run, None if it has not begun; refuse that of another run."""
+    from safetensors import SafetensorError, safe_open
+
+    path = folder / FILE
+    if not path.exists():
+        return None
+    try:
+        with safe_open(path, "np") as file:
+            header = json.loads((file.metadata() or {})["coterie"])
+            arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+        if header["version"] != VERSION:
+            raise FlowerError(
+                f"{path}: is a state of version {header['version']!r}, not {VERSION!r}; "
+                "use another state_dir"
+            )
+        models = tuple({key: arrays[f"{k}/{key}"] for key in like} for k in range(header["models"]))
+        groups = header["groups"]
+        state = State(
+            header["t"],
+            models,
+            None if groups is None else tuple(tuple(group) for group in groups),
+            tuple(header["servers"]),
+            header["weights"],
+            tuple(header["rows"]),
+            tuple(header["short"]),
+        )
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        raise FlowerError(f"{path}: damaged ({error}); move it away to begin anew") from error
+    for key, value in about.items():
+        if header["about"].get(key) != value:
+            raise FlowerError(
+                f"{path}: is of a run with {key} = {header['about'].get(key)!r}, not {value!r}; "
+                "use another state_dir"
+            )
+    if any(model[key].shape != like[key].shape for model in models for key in like):
+        raise FlowerError(f"{path}: is of another model; use another state_dir")
+    return state

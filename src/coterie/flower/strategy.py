@@ -1,0 +1,326 @@
+"""GroupStrategy: group learning for Flower's Message API, as a strategy like Flower's own."""
+
+import hashlib
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result, Strategy
+
+from coterie.algorithms import Search
+from coterie.flower import FlowerError
+from coterie.flower.crew import ARRAYS, CONFIG, METRICS, Answer, Arrays, Kind, Request
+from coterie.flower.groups import Planning, Shown
+from coterie.flower.means import mean, mean_metrics, num_examples, sort_answers
+from coterie.flower.roll import wait_for
+from coterie.flower.rounds import Terms, rounds
+from coterie.flower.state import State, load_state, save_state
+from coterie.grouping import NO_LIMITS, Limits
+from coterie.network import Network
+from coterie.planfile import Plan
+from coterie.planfile.reading import read_plan
+from coterie.schedule import Schedule
+
+log = logging.getLogger("coterie.flower")
+UNAVAILABLE = (3, 4)  # Flower's codes for a message or a reply that expired: the node was late
+Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
+
+
+class GroupStrategy(Strategy):  # type: ignore[misc]
+    """Plans groups of the connected nodes, and trains each group's own model between global means.
+
+    A round of `start` is tau1 * tau2 local steps: tau2 - 1 means of every group and a global one.
+    The first step of the first round ends with a global mean, at which the groups are planned, on
+    what the nodes show: label counts or sketches of their gradients. With `plan`, a plan file or
+    what `read_plan` returned, they are taken from there, and so are tau1 and tau2.
+
+    `network` is a CSV file, "measured", a coterie Network, or None: only data count. The state is
+    saved in `state_dir` after every mean; `start` goes on from it. See docs/flower.md.
+    """
+
+    def __init__(
+        self,
+        num_groups: int = 2,
+        tau1: int = 1,
+        tau2: int = 5,
+        *,
+        evidence: Shown = "labels",
+        grouping: str = "coterie",
+        alpha_iid: float = 1.0,
+        alpha_comm: float = 1.0,
+        plan: Plan | Path | str | None = None,
+        network: Network | Path | str | None = None,
+        limits: Limits = NO_LIMITS,
+        min_nodes: int = 2,
+        min_per_group: int = 1,
+        patience: int = 3,
+        wait_s: float = 120.0,
+        poll_s: float = 0.5,
+        state_dir: Path | str | None = None,
+        evaluate: bool = False,
+        sketch_size: int = 256,
+        seed: int = 0,
+    ) -> None:
+        """Take who is grouped, how, and who is waited for; wrong values are refused here."""
+        at_least = {
+            "num_groups": num_groups,
+            "tau1": tau1,
+            "tau2": tau2,
+            "min_nodes": min_nodes,
+            "min_per_group": min_per_group,
+            "patience": patience,
+            "sketch_size": sketch_size,
+        }
+        for name, value in at_least.items():
+            if value < 1:
+                raise FlowerError(f"{name} must be >= 1, got {value}")
+        if evidence not in ("labels", "sketch"):
+            raise FlowerError(f"evidence must be 'labels' or 'sketch', got {evidence!r}")
+        search = Search(grouping, alpha_iid, alpha_comm)
+        search.planner()  # an unknown name is an error before anybody trains
+        self.plan = read_plan(Path(plan)) if isinstance(plan, str | Path) else plan
+        if self.plan is not None:
+            tau1, tau2, num_groups = self.plan.tau1, self.plan.tau2, len(self.plan.servers)
+            min_nodes = len(self.plan.nodes)
+        self.schedule = Schedule(tau1, tau2)
+        self.planning = Planning(
+            num_groups, tau2, evidence, search, network, limits, seed, sketch_size
+        )
+        self.min_nodes, self.min_per_group, self.patience = min_nodes, min_per_group, patience
+        self.wait_s, self.poll_s, self.evaluate = wait_s, poll_s, evaluate
+        self.state_dir = None if state_dir is None else Path(state_dir)
+        self.state: State | None = None
+
+    def summary(self) -> None:
+        """Log what was asked for."""
+        c = self.planning
+        by = "a plan file" if self.plan else f"{c.search.method} on {c.evidence}"
+        log.info(
+            "%d groups by %s, tau1 %d, tau2 %d", c.num_groups, by, *vars(self.schedule).values()
+        )
+
+    def start(
+        self,
+        grid: Grid,
+        initial_arrays: ArrayRecord,
+        num_rounds: int = 3,
+        timeout: float = 600,
+        train_config: ConfigRecord | None = None,
+        evaluate_config: ConfigRecord | None = None,
+        evaluate_fn: Evaluate | None = None,
+    ) -> Result:
+        """Run so many global rounds, or what is left of them, and return what Flower's do."""
+        self.summary()
+        crew = GridCrew(grid, self.poll_s)
+        first = numpy_of(initial_arrays)
+        terms = self.terms(num_rounds, timeout, dict(train_config or {}))
+        state = self._begin(terms, first)
+        result, began = Result(), state.t == 0
+        result.arrays = record_of(state.models[0])
+        if evaluate_fn and began:
+            _keep(result.evaluate_metrics_serverapp, 0, evaluate_fn(0, initial_arrays))
+        wait_for(crew, self.min_nodes, self.wait_s)
+        for row in state.rows:
+            _tell(result, row)
+        ended = self._ends_round(terms)
+        for now in rounds(crew, terms, state):
+            self.state = state = now
+            row = now.rows[-1]
+            if self.state_dir is not None:
+                save_state(self.state_dir, state, self._about())
+            log.info("step %d of %d, %s mean: %s", state.t, terms.steps, row["event"], _said(row))
+            _tell(result, row)
+            if row["event"] == "global" and ended(state.t):
+                arrays = record_of(state.models[0])
+                result.arrays = arrays
+                if self.evaluate:
+                    said = self._evaluate(crew, terms, state, dict(evaluate_config or {}))
+                    _keep(result.evaluate_metrics_clientapp, row["round"], said)
+                if evaluate_fn:
+                    score = evaluate_fn(row["round"], arrays)
+                    _keep(result.evaluate_metrics_serverapp, row["round"], score)
+        return result
+
+    def terms(self, num_rounds: int, timeout_s: float, config: Mapping[str, Any]) -> Terms:
+        """Return how a run of so many global rounds goes."""
+        steps = num_rounds * self.schedule.tau1 * self.schedule.tau2
+        return Terms(
+            self.schedule,
+            steps,
+            self.planning,
+            self.plan,
+            self.min_per_group,
+            self.patience,
+            timeout_s,
+            config,
+        )
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """One message for every connected node; `start` sends its own, group by group."""
+        record = RecordDict({ARRAYS: arrays, CONFIG: config})
+        return [Message(record, dst_node_id=i, message_type="train") for i in grid.get_node_ids()]
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Mean of the replies that are whole; the others are named in the log."""
+        answers = [answer for m in replies if (answer := answer_of(m)) is not None]
+        named = {a.node_id: str(a.node_id) for a in answers}
+        whole = next((a.arrays for a in answers if a.arrays), {})
+        heard = sort_answers(named, answers, dict.fromkeys(named.values(), whole))
+        used = list(heard.used.values())
+        if not used:
+            return None, None
+        models = [a.arrays for a in used if a.arrays]
+        return record_of(mean(models, num_examples(used))), MetricRecord(mean_metrics(used))
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """One message for every connected node if nodes evaluate, else none."""
+        record = RecordDict({ARRAYS: arrays, CONFIG: config})
+        ids = grid.get_node_ids() if self.evaluate else []
+        return [Message(record, dst_node_id=i, message_type="evaluate") for i in ids]
+
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        """Weighted means of what the nodes measured."""
+        answers = [answer for m in replies if (answer := answer_of(m)) is not None]
+        heard = sort_answers({a.node_id: str(a.node_id) for a in answers}, answers, None)
+        return MetricRecord(mean_metrics(list(heard.used.values()))) if heard.used else None
+
+    def _begin(self, terms: Terms, first: Arrays) -> State:
+        state = None
+        if self.state_dir is not None:
+            state = load_state(self.state_dir, self._about(), first)
+        if state is None:
+            return State(0, (first,))
+        log.info("going on from %s after step %d of %d", self.state_dir, state.t, terms.steps)
+        return state
+
+    def _ends_round(self, terms: Terms) -> Callable[[int], bool]:
+        """Tell the end of a round from the mean at which groups are planned."""
+        cycle = self.schedule.tau1 * self.schedule.tau2
+        return lambda t: t % cycle == 0 or t == terms.steps
+
+    def _about(self) -> dict[str, Any]:
+        c = self.planning
+        return {
+            "num_groups": c.num_groups,
+            "tau1": self.schedule.tau1,
+            "tau2": self.schedule.tau2,
+            "grouping": _digest(self.plan) if self.plan else c.search.method,
+            "seed": c.seed,
+        }
+
+    def _evaluate(
+        self, crew: "GridCrew", terms: Terms, state: State, config: dict[str, Any]
+    ) -> MetricRecord | None:
+        asked = {i: Request(state.models[0], config) for i in crew.nodes()}
+        answers = crew.ask("evaluate", asked, terms.timeout_s)
+        heard = sort_answers({i: str(i) for i in asked}, answers, None)
+        return MetricRecord(mean_metrics(list(heard.used.values()))) if heard.used else None
+
+
+class GridCrew:
+    """The nodes behind Flower's grid."""
+
+    def __init__(self, grid: Grid, poll_s: float = 0.5) -> None:
+        """Take the grid of a ServerApp, and how often to look for replies."""
+        self._grid, self._poll_s = grid, poll_s
+
+    def nodes(self) -> list[int]:
+        """Return who is connected."""
+        return list(self._grid.get_node_ids())
+
+    def ask(self, kind: Kind, asked: Mapping[int, Request], timeout_s: float) -> list[Answer]:
+        """Send every node its message, and return the replies that came in time."""
+        records: dict[int, RecordDict] = {}  # nodes that are asked the same share one
+        messages = []
+        for node_id, request in asked.items():
+            if id(request) not in records:
+                records[id(request)] = content_of(request)
+            content, ttl = records[id(request)], max(timeout_s, 1.0)
+            messages.append(Message(content, dst_node_id=node_id, message_type=kind, ttl=ttl))
+        waiting = {i for i in self._grid.push_messages(messages) if i}
+        deadline = time.monotonic() + timeout_s
+        answers: list[Answer] = []
+        while waiting and time.monotonic() < deadline:
+            for reply in self._grid.pull_messages(waiting):
+                waiting.discard(reply.metadata.reply_to_message_id)
+                if (answer := answer_of(reply)) is not None:
+                    answers.append(answer)
+            if waiting:
+                time.sleep(min(self._poll_s, max(0.0, deadline - time.monotonic())))
+        return answers
+
+
+def content_of(request: Request) -> RecordDict:
+    """Return what a message carries."""
+    content = RecordDict({CONFIG: ConfigRecord(dict(request.config))})
+    if request.arrays is not None:
+        content[ARRAYS] = record_of(request.arrays)
+    return content
+
+
+def answer_of(reply: Message) -> Answer | None:
+    """Read a reply, whatever is in it; None if it only says that the node was late."""
+    node_id = reply.metadata.src_node_id
+    if reply.has_error():
+        if reply.error.code in UNAVAILABLE:
+            return None
+        return Answer(node_id, error=str(reply.error.reason or f"code {reply.error.code}"))
+    content = reply.content
+    arrays = metrics = config = None
+    try:
+        if ARRAYS in content.array_records:
+            arrays = numpy_of(content.array_records[ARRAYS])
+        metrics = dict(content.metric_records.get(METRICS, {}))
+        config = dict(content.config_records.get(CONFIG, {}))
+    except Exception as error:  # whatever a node sends, the round goes on
+        return Answer(node_id, error=f"its reply cannot be read: {error}")
+    return Answer(node_id, arrays, metrics, config)
+
+
+def numpy_of(record: ArrayRecord) -> Arrays:
+    """Return named arrays; Flower reads them without pickle."""
+    return {key: array.numpy() for key, array in record.items()}
+
+
+def record_of(arrays: Arrays) -> ArrayRecord:
+    """Return named arrays as Flower sends them."""
+    return ArrayRecord({key: Array(array) for key, array in arrays.items()})
+
+
+def _digest(plan: Plan) -> str:
+    """Name a plan by its groups, so that a run goes on with no other."""
+    groups = [(node.node, node.group) for node in plan.nodes]
+    return f"plan {hashlib.sha256(repr(groups).encode()).hexdigest()[:16]}"
+
+
+def _keep(where: dict[int, MetricRecord], round_: int, record: MetricRecord | None) -> None:
+    if record is not None:
+        where[round_] = record
+
+
+def _tell(result: Result, row: Mapping[str, Any]) -> None:
+    """Add a row to Flower's result: a round's counts are summed up, its losses are the last."""
+    counts: Sequence[str] = ("late", "failed", "rejected", "held")
+    before = result.train_metrics_clientapp.get(row["round"], {})
+    found = {key: int(before.get(key, 0)) + int(row[key]) for key in counts}
+    losses = {k: v for k, v in row.items() if k.startswith("train.")}
+    result.train_metrics_clientapp[row["round"]] = MetricRecord(
+        {"counted": int(row["counted"]), **found, **losses}
+    )
+
+
+def _said(row: Mapping[str, Any]) -> str:
+    faults = [f"{row[f]} {f}" for f in ("late", "failed", "rejected") if row[f]]
+    return ", ".join([f"{row['counted']} nodes counted in {row['groups']} groups", *faults])

@@ -1,0 +1,104 @@
+"""Nodes that answer in this process: the example app's task without Flower, faults if wanted."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+from group_app import task
+
+from coterie import Config, make_config
+from coterie.flower.crew import (
+    EVIDENCE,
+    LABEL_COUNTS,
+    NODE,
+    NUM_EXAMPLES,
+    SKETCH,
+    SKETCH_SEED,
+    SKETCH_SIZE,
+    START,
+    STOP,
+    Answer,
+    Kind,
+    Request,
+)
+from coterie.sketch import Sketch
+
+load = cache(task.load)
+Fault = Callable[[Kind, Mapping[str, Any], Answer], Answer | None]
+
+
+def config_of(n: int = 12, **algorithm: Any) -> Config:
+    """A small simulated run that these nodes can be held against."""
+    return make_config(
+        {
+            "data": {"sample": 0.2},
+            "partition": {"kind": "dirichlet", "num_nodes": n, "num_edges": 3},
+            "algorithm": {
+                "name": "fedavg-ic",
+                "num_groups": 3,
+                "evidence": "labels",
+                "grouping": "random",  # quick to find
+                **algorithm,
+            },
+            "train": {"lr": 0.5, "steps": 12, "engine": "sequential"},
+        }
+    )
+
+
+@dataclass
+class TaskCrew:
+    """n nodes of a config; `faults` change what a node answers, None is no answer in time."""
+
+    config: Config
+    n: int
+    faults: Mapping[int, Fault] = field(default_factory=dict)
+    names: Sequence[str] = ()
+    asked: list[tuple[Kind, list[int]]] = field(default_factory=list)
+    away: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.parts = [load(self.config, i) for i in range(self.n)]
+        self.net = task.make_net(self.config, self.parts[0])
+
+    def nodes(self) -> list[int]:
+        return [1000 + i for i in range(self.n) if i not in self.away]
+
+    def ask(self, kind: Kind, asked: Mapping[int, Request], timeout_s: float) -> list[Answer]:
+        self.asked.append((kind, [i - 1000 for i in asked]))
+        found = [self._answer(kind, node - 1000, request) for node, request in asked.items()]
+        return [answer for answer in found if answer is not None]
+
+    def _answer(self, kind: Kind, i: int, request: Request) -> Answer | None:
+        part, arrays = self.parts[i], None
+        metrics: dict[str, Any] = {NUM_EXAMPLES: len(part.y)}
+        config = {NODE: self.names[i] if self.names else str(i)}
+        net = self.net
+        if request.arrays is not None:
+            task.set_arrays(net, request.arrays)
+        if kind == "train":
+            start, stop = request.config[START], request.config[STOP]
+            metrics["loss"] = task.train(net, part, i, start, stop, self.config)
+            arrays = {key: array.copy() for key, array in task.get_arrays(net).items()}
+        elif request.config[EVIDENCE] == "labels":
+            metrics[LABEL_COUNTS] = part.y.bincount(minlength=part.n_classes).tolist()
+        elif request.arrays is not None:
+            sketch = Sketch(request.config[SKETCH_SIZE], request.config[SKETCH_SEED])
+            metrics[SKETCH] = sketch.apply(task.gradient(net, part)).tolist()
+        answer = Answer(1000 + i, arrays, metrics, config)
+        return self.faults[i](kind, request.config, answer) if i in self.faults else answer
+
+
+def first_model(config: Config) -> dict[str, np.ndarray]:
+    """The weights that every node starts from."""
+    net = task.make_net(config, load(config))
+    return {key: array.copy() for key, array in task.get_arrays(net).items()}
+
+
+def accuracy(config: Config, arrays: Mapping[str, np.ndarray]) -> float:
+    """Accuracy on the test examples."""
+    held_out = load(config)
+    net = task.make_net(config, held_out)
+    task.set_arrays(net, arrays)
+    return task.test(net, held_out)[1]

@@ -1,0 +1,266 @@
+"""The edge tier without processes: orders, the commands that are written, certificates."""
+
+import json
+import subprocess
+import sys
+import threading
+import tomllib
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from coterie.cli import main
+from coterie.flower import FlowerError
+from coterie.flower.crew import same_arrays
+from coterie.flower.deploy import Deployment, read_hosts, write
+from coterie.flower.edge import coordinator_terms, edge_name, serve, terms_of
+from coterie.flower.means import mean
+from coterie.flower.spool import Filled, Order, Spool
+from coterie.grouping import Evidence, Grouping
+from coterie.planfile import Plan, PlannedNode
+from coterie.planfile.reading import EXAMPLE
+from coterie.planfile.writing import contents
+from coterie.prepare import prepare
+from coterie.run import rounds as simulated
+from crews import TaskCrew, accuracy, config_of, first_model
+from test_flower_rounds import late
+
+APP = Path(__file__).parents[1] / "examples" / "flower_app"
+N = 6
+Z = [0, 1, 0, 1, 1, 0]
+needs_flower = pytest.mark.skipif(
+    find_spec("flwr") is None, reason="flwr is not installed: pip install 'coterie[flower]'"
+)
+
+
+def plan() -> Plan:
+    nodes = tuple(PlannedNode(str(i), k, 5, 0.1) for i, k in enumerate(Z))
+    return replace(EXAMPLE, servers=("0", "1"), nodes=nodes, tau1=2, tau2=3, steps=12)
+
+
+def test_edges_and_a_coordinator_train_the_model_that_the_simulator_trains(tmp_path: Path) -> None:
+    config = config_of(N, tau1=2, tau2=3, num_groups=2)
+    spools = [Spool(tmp_path / edge_name(k)) for k in range(2)]
+    terms = terms_of(plan(), 1.0)
+    crews = [TaskCrew(config, N, away={i for i in range(N) if Z[i] != k}) for k in range(2)]
+    edges = [
+        threading.Thread(target=serve, args=(crews[k], plan(), k, spools[k], terms))
+        for k in range(2)
+    ]
+    for thread in edges:
+        thread.start()
+    model: Any = first_model(config)
+    for start in (0, 6):
+        orders = [Order(model, start, start + 6, start == 6) for _ in spools]
+        for spool, order in zip(spools, orders, strict=True):
+            spool.put(order)
+        found = [s.result(o, 60.0) for s, o in zip(spools, orders, strict=True)]
+        model = mean([f.arrays for f in found], [f.about["num_examples"] for f in found])
+    for thread in edges:
+        thread.join(10.0)
+        assert not thread.is_alive()
+
+    def planner(evidence: Evidence, rng: np.random.Generator) -> Grouping:
+        return Grouping(np.array(Z), np.arange(2))
+
+    problem = replace(prepare(config).problem, planner=planner, searched=False)
+    *_, last = simulated(problem)
+    ours = np.concatenate([model[key].ravel() for key in ("1.weight", "1.bias")])
+    np.testing.assert_allclose(ours, last.models.w[0].numpy(), rtol=0, atol=2e-6)
+    assert accuracy(config, model) == last.row.test_accuracy
+
+
+def test_the_coordinator_averages_once_in_a_round() -> None:
+    terms = coordinator_terms(plan(), 0, 1.0)
+    assert (terms.schedule.tau1, terms.schedule.tau2, terms.steps) == (6, 1, 12)
+    assert coordinator_terms(plan(), 5, 1.0).steps == 30
+
+
+def test_an_order_is_filled_once_and_known_by_its_content(tmp_path: Path) -> None:
+    spool = Spool(tmp_path)
+    order = Order({"w": np.zeros(2)}, 0, 3, last=False)
+    spool.put(order)
+    spool.put(order)
+    again = spool.wait()
+    assert again is not None
+    assert again.key == order.key
+    spool.fill(again, Filled({"w": np.ones(2)}, {"num_examples": 3}))
+    assert spool.wait(lambda: bool(spool.result(order, 1.0))) is None
+    assert same_arrays(spool.result(order, 1.0).arrays, {"w": np.ones(2)})
+    spool.put(Order({"w": np.ones(2)}, 3, 6, last=True))
+    assert len(list(tmp_path.iterdir())) == 1, "what is done is cleared away"
+    with pytest.raises(FlowerError, match=r"no result within 0.01 s"):
+        spool.result(order, 0.01)
+
+
+def test_an_edge_whose_nodes_are_all_late_says_so(tmp_path: Path) -> None:
+    config, spool = config_of(N), Spool(tmp_path)
+    crew = TaskCrew(config, N, dict.fromkeys(range(N), late))
+    order = Order(first_model(config), 6, 12, last=True)
+    spool.put(order)
+    tries = iter([False, True])
+    serve(crew, plan(), 1, spool, terms_of(plan(), 1.0), lambda: next(tries))
+    with pytest.raises(FlowerError, match="group 1: too few nodes answered in any mean; '1' is"):
+        spool.result(order, 1.0)
+    assert spool.wait() is not None, "it is tried again"
+
+
+def deployment(tmp_path: Path, **changes: Any) -> Deployment:
+    return replace(Deployment(plan(), APP, tmp_path / "deploy"), **changes)
+
+
+def commands(d: Deployment) -> list[list[str]]:
+    links = [d.superlink(place) for place in d.places]
+    return [*links, *d.bridges().values(), *d.nodes().values()]
+
+
+def test_on_loopback_nothing_listens_beyond_it(tmp_path: Path) -> None:
+    for command in commands(deployment(tmp_path)):
+        assert command[command.index("--host") + 1] == "127.0.0.1"
+        assert "--insecure" in command
+    ports = [c[c.index("--port") + 1] for c in commands(deployment(tmp_path))]
+    assert len(set(ports)) == len(ports)
+
+
+HOSTS = {"coordinator": "10.0.0.1", "edge-0": "10.0.0.2", "edge-1": "edge.example"}
+
+
+def test_beyond_loopback_tls_and_keys_are_on(tmp_path: Path) -> None:
+    d = deployment(tmp_path, hosts=HOSTS)
+    assert not d.local
+    for command in commands(d):
+        assert "--insecure" not in command
+    for place in d.places:
+        command = d.superlink(place)
+        assert command[command.index("--host") + 1] == HOSTS[place]
+        assert command[command.index("--ssl-certfile") + 1] == f"certificates/{place}.pem"
+        assert "--enable-supernode-auth" in command
+    for command in [*d.bridges().values(), *d.nodes().values()]:
+        assert command[command.index("--host") + 1] == "127.0.0.1", "its own port stays here"
+        assert "--root-certificates" in command
+        assert "--auth-supernode-private-key" in command
+    assert len(d.registrations()) == 2 + N
+    assert d.nodes()["node-1"][2] == "edge.example:8002"
+
+
+@needs_flower
+def test_certificates_are_for_their_hosts_and_secrets_are_secret(tmp_path: Path) -> None:
+    d = deployment(tmp_path, hosts=HOSTS)
+    write(d)
+    there = d.folder / "certificates"
+    for place, host in HOSTS.items():
+        check = "-verify_hostname" if host == "edge.example" else "-verify_ip"
+        ask = ["openssl", "verify", "-CAfile", str(there / "ca.crt"), check, host]
+        done = subprocess.run(
+            [*ask, str(there / f"{place}.pem")], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+    secrets = [*there.glob("*.key"), *(p for p in (d.folder / "keys").iterdir() if not p.suffix)]
+    assert len(secrets) == 3 + 2 + N
+    assert {path.stat().st_mode & 0o777 for path in secrets} == {0o600}
+    before = (there / "ca.crt").read_bytes()
+    write(d)
+    assert (there / "ca.crt").read_bytes() == before, "written again, keys stay"
+    links = tomllib.loads((d.folder / "home" / "config.toml").read_text())["superlink"]
+    assert links["edge-0"]["address"] == "10.0.0.2:8001"
+    assert links["edge-0"]["insecure"] is False
+
+
+def test_what_is_written_reports_to_nobody_and_is_shell(tmp_path: Path) -> None:
+    scripts = write(deployment(tmp_path))
+    assert {path.name for path in scripts} == {
+        "coordinator.sh",
+        "run.sh",
+        *(f"edge-{k}.sh" for k in range(2)),
+        *(f"bridge-edge-{k}.sh" for k in range(2)),
+        *(f"node-{i}.sh" for i in range(N)),
+    }
+    for path in scripts:
+        assert subprocess.run(["sh", "-n", str(path)], check=False).returncode == 0
+        assert "FLWR_TELEMETRY_ENABLED=0" in path.read_text()
+        assert "0.0.0.0" not in path.read_text()
+
+
+def test_the_apps_keep_the_client_and_get_another_server(tmp_path: Path) -> None:
+    d = deployment(tmp_path, run_config={"num-nodes": N})
+    write(d)
+    parts = {}
+    for name in ("edge-app", "coordinator-app"):
+        raw = tomllib.loads((d.folder / name / "pyproject.toml").read_text())
+        app = raw["tool"]["flwr"]["app"]
+        parts[name] = app["components"]
+        assert app["config"]["num-nodes"] == N
+        assert (d.folder / name / "group_app" / "task.py").exists()
+    assert parts["edge-app"] == {
+        "serverapp": "coterie.flower.apps:edge",
+        "clientapp": "group_app.client_app:app",
+    }
+    assert parts["coordinator-app"] == {
+        "serverapp": "coterie.flower.apps:coordinator",
+        "clientapp": "coterie.flower.apps:bridge",
+    }
+
+
+def test_a_deployment_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    write(deployment(tmp_path))
+    with pytest.raises(FlowerError, match="is of another plan; choose another --out"):
+        write(deployment(tmp_path, plan=replace(plan(), tau2=4)))
+    with pytest.raises(FlowerError, match="is not a Flower app"):
+        write(deployment(tmp_path, app=tmp_path))
+    with pytest.raises(FlowerError, match="its config has no 'colour'"):
+        write(deployment(tmp_path, run_config={"colour": "red"}))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("place,host\ncoordinator,a\n", "edge-0 is missing; it needs a host"),
+        ("place,host\ncoordinator,a\ncoordinator,b\n", "coordinator is there twice"),
+        (
+            "place,host\nedge-7,a\n",
+            "one of coordinator, edge-0, edge-1, got 'edge-7'",
+        ),
+        ("place,host\ncoordinator,0.0.0.0\n", "needs the host that others reach it by"),
+        ("place,host\ncoordinator,a b\n", "needs the host that others reach it by"),
+        ("x\n1\n", "place must be one of"),
+    ],
+)
+def test_hosts_that_are_wrong_are_named(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "hosts.csv"
+    path.write_text(text)
+    with pytest.raises(FlowerError) as refused:
+        read_hosts(path, plan())
+    assert said in str(refused.value)
+
+
+@needs_flower
+def test_the_command_writes_and_starts_nothing_for_other_machines(tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_bytes(contents(plan(), ".json"))
+    hosts = "\n".join(["place,host", *(f"{place},{host}" for place, host in HOSTS.items())])
+    (tmp_path / "hosts.csv").write_text(hosts)
+    words = ["flower", "up", str(tmp_path / "plan.json"), "--hosts", str(tmp_path / "hosts.csv")]
+    done = CliRunner().invoke(main, [*words, "--app", str(APP), "-o", str(tmp_path / "d")])
+    assert done.exit_code == 0, done.output
+    assert "copy the folder to every machine" in done.output
+    assert json.loads((tmp_path / "d" / "plan.json").read_text())["version"] == 1
+    other = CliRunner().invoke(main, ["flower", "up", str(tmp_path / "hosts.csv")])
+    assert other.exit_code == 2
+    assert "is not a plan" in other.output
+
+
+def test_without_flower_one_line_says_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_bytes(contents(plan(), ".json"))
+    code = (
+        "import sys; from importlib.util import find_spec as f; import importlib.util as u\n"
+        "u.find_spec = lambda name, *a: None if name == 'flwr' else f(name, *a)\n"
+        "from coterie.cli import main; main(sys.argv[1:])"
+    )
+    words = [sys.executable, "-c", code, "flower", "up", str(tmp_path / "plan.json")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "coterie: flwr: needs coterie[flower]: pip install 'coterie[flower]'\n"

@@ -1,0 +1,286 @@
+"""Group rounds over nodes that answer messages: the simulator's results, and what goes wrong."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from coterie import Config
+from coterie.algorithms import Search
+from coterie.flower import FlowerError
+from coterie.flower.crew import Answer, Kind, same_arrays
+from coterie.flower.groups import Planning, Shown
+from coterie.flower.means import mean
+from coterie.flower.roll import wait_for
+from coterie.flower.rounds import Terms, rounds
+from coterie.flower.state import State, load_state, save_state
+from coterie.grouping import Evidence, Grouping
+from coterie.planfile import Plan, PlanError, PlannedNode, Predicted
+from coterie.prepare import prepare
+from coterie.run import rounds as simulated
+from coterie.schedule import Schedule
+from crews import TaskCrew, accuracy, config_of, first_model
+
+N = 12
+prepared = cache(prepare)
+
+
+def terms_of(config: Config, **changes: Any) -> Terms:
+    c = config.algorithm
+    shown: Shown = "sketch" if c.evidence == "sketch" else "labels"
+    network = prepared(config).problem.network
+    planning = Planning(3, c.tau2, shown, Search(c.grouping), network, sketch_size=c.sketch_size)
+    terms = Terms(Schedule(c.tau1, c.tau2), config.train.steps, planning, timeout_s=1.0)
+    return replace(terms, **changes)
+
+
+def run(crew: TaskCrew, terms: Terms, state: State | None = None) -> list[State]:
+    return list(rounds(crew, terms, state or State(0, (first_model(crew.config),))))
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        {"evidence": "labels", "grouping": "coterie", "tau2": 3},
+        {"evidence": "sketch", "grouping": "coterie", "sketch_size": 64, "tau1": 2, "tau2": 2},
+        {"evidence": "labels", "tau2": 12},
+    ],
+)
+def test_nodes_that_answer_train_the_model_that_the_simulator_trains(
+    algorithm: dict[str, Any],
+) -> None:
+    config = config_of(N, **algorithm)
+    last = run(TaskCrew(config, N), terms_of(config))[-1]
+    *_, other = simulated(prepared(config).problem)
+    assert other.groups is not None
+    z = other.groups.grouping.z
+    assert last.groups == tuple(
+        tuple(str(i) for i in np.flatnonzero(z == k)) for k in range(z.max() + 1)
+    )
+    assert last.servers == tuple(str(s) for s in other.groups.grouping.servers)
+    ours = np.concatenate([array.ravel() for array in last.models[0].values()])
+    np.testing.assert_allclose(ours, other.models.w[0].numpy(), rtol=0, atol=2e-6)
+    assert accuracy(config, last.models[0]) == other.row.test_accuracy
+
+
+def test_the_rows_follow_the_schedule() -> None:
+    config = config_of(N, tau1=2, tau2=3)
+    states = run(TaskCrew(config, N), terms_of(config))
+    assert [(s.t, s.rows[-1]["event"]) for s in states] == [
+        (1, "global"),
+        (2, "group"),
+        (4, "group"),
+        (6, "global"),
+        (8, "group"),
+        (10, "group"),
+        (12, "global"),
+    ]
+    assert [len(s.models) for s in states] == [1, 3, 3, 1, 3, 3, 1]
+    assert [s.rows[-1]["round"] for s in states] == [1, 1, 1, 1, 2, 2, 2]
+
+
+def test_labels_cost_no_message_of_their_own() -> None:
+    config = config_of(N, tau2=3)
+    crew = TaskCrew(config, N)
+    run(crew, terms_of(config))
+    assert [kind for kind, _ in crew.asked] == ["query"] + 12 * ["train"]
+
+
+def late(kind: Kind, config: Mapping[str, Any], answer: Answer) -> Answer | None:
+    return None if kind == "train" and config["stop"] > 1 else answer
+
+
+def broken(**arrays: Any) -> Any:
+    def fault(kind: Kind, config: Mapping[str, Any], answer: Answer) -> Answer:
+        if kind != "train" or config["stop"] == 1 or answer.arrays is None:
+            return answer
+        return replace(answer, arrays={**answer.arrays, **arrays})
+
+    return fault
+
+
+def raises(kind: Kind, config: Mapping[str, Any], answer: Answer) -> Answer:
+    error = "Traceback (most recent call last):\n  ...\nValueError: no disk\n"
+    return replace(answer, error=error) if kind == "train" else answer
+
+
+NAN = {"1.bias": np.full(10, np.nan, np.float32)}
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "reason"),
+    [
+        (late, "late", "no answer within the time limit"),
+        (raises, "failed", "ValueError: no disk"),
+        (broken(**NAN), "rejected", "'1.bias' is not finite"),
+        (broken(**{"1.bias": np.zeros(9)}), "rejected", "'1.bias' has the shape (9,), not (10,)"),
+        (broken(extra=np.zeros(1)), "rejected", "its arrays are not those it was sent: 'extra'"),
+        (broken(**{"1.bias": np.array(10 * ["x"])}), "rejected", "'1.bias' is of type <U1"),
+    ],
+)
+def test_a_node_at_fault_is_named_and_the_others_go_on(fault: Any, kind: str, reason: str) -> None:
+    config = config_of(N, tau2=3)
+    crew = TaskCrew(config, N, {5: fault})
+    states = run(crew, terms_of(config))
+    row = states[-1].rows[-1]
+    assert row["counted"] == N - 1
+    assert {k: row[k] for k in ("late", "failed", "rejected")}[kind] == 1
+    assert row["dropped"][0]["node"] == "5"
+    assert reason in row["dropped"][0]["reason"]
+    without = TaskCrew(config, N, {5: late if fault is not raises else raises})
+    assert same_arrays(states[-1].models[0], run(without, terms_of(config))[-1].models[0])
+
+
+@pytest.mark.parametrize("weight", [0, -1, float("nan"), float("inf"), None, "7", 2**60])
+def test_a_weight_that_is_none_is_rejected(weight: Any) -> None:
+    def fault(kind: Kind, config: Mapping[str, Any], answer: Answer) -> Answer:
+        wrong = {**answer.metrics, "num-examples": weight}
+        return replace(answer, metrics=wrong) if kind == "train" else answer
+
+    config = config_of(N, tau2=3)
+    row = next(rounds(TaskCrew(config, N, {2: fault}), terms_of(config), start(config))).rows[-1]
+    assert (row["rejected"], row["counted"]) == (1, N - 1)
+
+
+def start(config: Config) -> State:
+    return State(0, (first_model(config),))
+
+
+def test_a_group_without_enough_nodes_keeps_its_model_and_then_ends_the_run() -> None:
+    config = config_of(N, tau2=6)
+    healthy = run(TaskCrew(config, N), terms_of(config))[0].groups
+    assert healthy is not None
+    ill = {int(name): late for name in healthy[1]}
+    states: list[State] = []
+    with pytest.raises(FlowerError) as ended:
+        for state in rounds(TaskCrew(config, N, ill), terms_of(config), start(config)):
+            states.append(state)
+    assert "group 1: fewer than 1 nodes answered within 1 s, 3 times in a row" in str(ended.value)
+    assert [s.rows[-1]["held"] for s in states] == [0, 1, 1]
+    assert same_arrays(states[1].models[1], states[0].models[0])
+    assert not same_arrays(states[1].models[0], states[0].models[0])
+
+
+def test_a_minimum_per_group_is_kept() -> None:
+    config = config_of(N, tau2=6)
+    states = run(TaskCrew(config, N, {0: late}), terms_of(config, min_per_group=4, patience=99))
+    groups = states[0].groups
+    assert groups is not None
+    home = next(k for k, names in enumerate(groups) if "0" in names)
+    small = len(groups[home]) - 1 < 4
+    assert states[1].rows[-1]["held"] == int(small)
+    assert small, "with 12 nodes in 3 groups"
+
+
+def test_two_nodes_with_one_id_are_refused() -> None:
+    config = config_of(N)
+    crew = TaskCrew(config, N, names=["a", *"bcdefghijk", "a"])
+    with pytest.raises(FlowerError, match="two nodes have the id 'a'"):
+        run(crew, terms_of(config))
+
+
+def test_a_node_without_a_name_is_left_out() -> None:
+    config = config_of(N)
+    crew = TaskCrew(config, N, names=[" ", *"bcdefghijkl"])
+    terms = terms_of(config)
+    state = next(
+        rounds(crew, replace(terms, planning=replace(terms.planning, network=None)), start(config))
+    )
+    assert state.groups is not None
+    assert sorted(name for names in state.groups for name in names) == [*"bcdefghijkl"]
+
+
+def test_a_node_that_leaves_is_late_and_counts_again_when_it_is_back() -> None:
+    config = config_of(N, tau2=3)
+    crew = TaskCrew(config, N)
+    counted = []
+    for state in rounds(crew, terms_of(config), start(config)):
+        counted.append(state.rows[-1]["counted"])
+        crew.away = {3} if 2 <= state.t < 5 else set()
+    assert counted == [12, 12, 11, 11, 11, *7 * [12]]
+
+
+def test_a_saved_state_goes_on_to_the_same_model(tmp_path: Path) -> None:
+    config = config_of(N, tau2=3)
+    crew, terms = TaskCrew(config, N), terms_of(config)
+    whole = run(crew, terms)
+    for state in rounds(crew, terms, start(config)):
+        save_state(tmp_path, state, {"seed": 0})
+        if state.t == 5:
+            break
+    again = load_state(tmp_path, {"seed": 0}, first_model(config))
+    assert again is not None
+    assert again.t == 5
+    last = run(crew, terms, again)[-1]
+    assert same_arrays(last.models[0], whole[-1].models[0])
+    assert last.rows == whole[-1].rows
+    assert last.groups == whole[-1].groups
+
+
+def test_a_state_that_is_not_of_this_run_is_refused(tmp_path: Path) -> None:
+    like = {"w": np.zeros(3, np.float32)}
+    assert load_state(tmp_path, {}, like) is None
+    save_state(tmp_path, State(1, (like,)), {"seed": 0})
+    with pytest.raises(FlowerError, match="is of a run with seed = 0, not 1"):
+        load_state(tmp_path, {"seed": 1}, like)
+    with pytest.raises(FlowerError, match="is of another model"):
+        load_state(tmp_path, {"seed": 0}, {"w": np.zeros(4)})
+    with pytest.raises(FlowerError, match="damaged"):
+        load_state(tmp_path, {"seed": 0}, {"v": np.zeros(4)})
+    path = tmp_path / "state.safetensors"
+    path.write_bytes(path.read_bytes()[:-5])
+    with pytest.raises(FlowerError, match="damaged"):
+        load_state(tmp_path, {"seed": 0}, like)
+
+
+def plan_of(names: list[str], groups: list[int]) -> Plan:
+    servers = tuple(names[groups.index(k)] for k in range(max(groups) + 1))
+    nodes = (PlannedNode(n, k, 5, 0.1) for n, k in zip(names, groups, strict=True))
+    return Plan("", "", 1, 3, 12, 40, 0.0, Predicted(0, 0, 0, 0), servers, tuple(nodes))
+
+
+def test_the_groups_of_a_plan_file_are_taken_as_they_are() -> None:
+    config = config_of(N, tau2=3)
+    z = [i % 3 for i in range(N)]
+    plan = plan_of([str(i) for i in range(N)], z)
+    last = run(TaskCrew(config, N), terms_of(config, plan=plan))[-1]
+    assert last.groups == tuple(tuple(str(i) for i in range(k, N, 3)) for k in range(3))
+
+    def planner(evidence: Evidence, rng: np.random.Generator) -> Grouping:
+        return Grouping(np.array(z), np.arange(3))
+
+    *_, other = simulated(replace(prepared(config).problem, planner=planner))
+    assert accuracy(config, last.models[0]) == other.row.test_accuracy
+
+
+def test_a_plan_of_other_nodes_is_refused() -> None:
+    config = config_of(N, tau2=3)
+    few = plan_of([str(i) for i in range(N - 1)], (N - 1) * [0])
+    with pytest.raises(PlanError, match="node '11' is not in the plan"):
+        run(TaskCrew(config, N), terms_of(config, plan=few))
+    many = plan_of([str(i) for i in range(N + 1)], (N + 1) * [0])
+    with pytest.raises(PlanError, match="node '12' of the plan is missing"):
+        run(TaskCrew(config, N), terms_of(config, plan=many))
+
+
+def test_nodes_that_do_not_connect_are_waited_for_in_vain() -> None:
+    crew = TaskCrew(config_of(N), N, away={0, 1})
+    wait_for(crew, 10, 0.0)
+    with pytest.raises(FlowerError, match=r"10 of 12 nodes connected within 0.01 s"):
+        wait_for(crew, 12, 0.01, poll_s=0.02)
+
+
+def test_a_mean_keeps_the_type_of_every_array() -> None:
+    models = [
+        {"w": np.array([1, 2], np.float32), "n": np.array([3])},
+        {"w": np.array([3, 6], np.float32), "n": np.array([4])},
+    ]
+    found = mean(models, [1, 3])
+    assert found["w"].tolist() == [2.5, 5.0]
+    assert found["n"].tolist() == [4]
+    assert found["w"].dtype == np.dtype(np.float32)
+    assert found["n"].dtype == np.dtype(np.int64)
