@@ -122,12 +122,12 @@ def test_a_machine_lost_in_the_middle_of_a_round_changes_no_digit(
         return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
     *found, about = told("kill")
-    assert about["deaths"] == 1
+    assert about["deaths"] >= 1  # more, if the next is put where Ray does not yet know it is dead
     assert found == undisturbed
 
 
 def test_a_driver_killed_on_the_way_is_gone_on_with(tmp_path: Path) -> None:
-    what = config(steps=60, actors=2)
+    what = config(steps=40, actors=2)
     file, folder = tmp_path / "long.toml", tmp_path / "killed"
     file.write_text(to_toml(what))
     words = ("run", file, "--out", folder, "--checkpoint-every", 0)
@@ -135,7 +135,7 @@ def test_a_driver_killed_on_the_way_is_gone_on_with(tmp_path: Path) -> None:
     wait_for(lambda: n_rows(folder) > 3, process)
     process.kill()
     process.communicate()
-    assert n_rows(folder) < 60
+    assert n_rows(folder) < 40
     done = coterie("run", "--resume", folder)
     assert done.exit_code == 0, done.output
     execute(what, tmp_path / "whole", threads=1)

@@ -18,6 +18,7 @@ from coterie.errors import ClusterError, CoterieError
 
 LOCAL, AUTO, CLIENT = "local", "auto", "ray://"
 LOOPBACK = ("127.0.0.1", "localhost")
+TOKEN = "; if it wants a token: export RAY_AUTH_MODE=token"
 STARTS = 3  # of a cluster here, which on a busy machine may not be up in the 30 s that Ray waits
 REACH_S = 5.0  # for a cluster to answer at all
 
@@ -222,7 +223,8 @@ def _connect(ray: Any, address: str, cpus: int, store_mbytes: int | None) -> Non
 
     host = check_address(address)
     inside = address == LOCAL or host in LOOPBACK
-    ray_constants.ENABLE_RAY_CLUSTER = not inside  # else Ray takes the network's address for ours
+    usual = ray_constants.env_bool("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", default=True)
+    ray_constants.ENABLE_RAY_CLUSTER = usual and not inside  # else Ray takes the network's address
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     if address == LOCAL:
         options |= {
@@ -242,7 +244,8 @@ def _connect(ray: Any, address: str, cpus: int, store_mbytes: int | None) -> Non
             ray.shutdown()
             reason = str(error).strip().partition("\n")[0]
             if not left:
-                raise ClusterError(f"no Ray cluster at {address!r}: {reason}") from error
+                hint = "" if address == LOCAL or "RAY_AUTH_MODE" in os.environ else TOKEN
+                raise ClusterError(f"no Ray cluster at {address!r}: {reason}{hint}") from error
     if address == LOCAL and ray.util.get_node_ip_address() not in LOOPBACK:
         ray.shutdown()
         raise ClusterError(
