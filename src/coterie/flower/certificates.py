@@ -82,7 +82,8 @@ def _san(host: str) -> x509.GeneralName:
 
 
 def _pem(certificate: x509.Certificate) -> bytes:
-    return certificate.public_bytes(serialization.Encoding.PEM)
+    written: bytes = certificate.public_bytes(serialization.Encoding.PEM)
+    return written
 
 
 def _write_secret(path: Path, content: bytes) -> None:
