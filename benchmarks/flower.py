@@ -163,7 +163,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     for name, usual in (("nodes", 20), ("groups", 4), ("rounds", 3), ("tau2", 2), ("port", 20000)):
         parser.add_argument(f"--{name}", type=int, default=usual)
-    parser.add_argument("--only", default="tiers,often,seldom,grouped")
+    parser.add_argument("--only", default="tiers,often,grouped,seldom")
     args = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="coterie-flower-"))
     config = config_of(args, "labels")
