@@ -37,7 +37,7 @@ QUANTITIES = (
     Quantity("test_loss", "test loss", "", "curves"),
     Quantity("Delta", "Delta: groups from the whole", "", "divergence"),
     Quantity("delta", "delta: nodes from their group", "", "divergence"),
-    Quantity(BOUND, "bound of how far the model strays in the next round", "", "divergence"),
+    Quantity(BOUND, "bound: straying in the next round", "", "divergence"),
 )
 DIGITS, NOTHING = 6, 1e-12  # what is smaller is what rounding left of 0
 
