@@ -178,8 +178,10 @@ class Vectorized:
 
         def train(nodes: Ints) -> list[tuple[int, float, Tensor]]:
             groups, at_group = np.unique(z[nodes], return_inverse=True)
+            mass = np.bincount(at_group, weights=weight[nodes])
+            parts = weight[nodes] / mass[at_group]  # of the job's mean; a node alone stays exact
             weights = torch.zeros(len(groups), len(nodes))
-            weights[at_group, np.arange(len(nodes))] = torch.from_numpy(weight[nodes]).float()
+            weights[at_group, np.arange(len(nodes))] = torch.from_numpy(parts).float()
             weights = weights.to(self._device)
             total = torch.zeros(len(groups), self._d, device=self._device)
             rows = torch.from_numpy(models.of_node[nodes]).to(self._device)
@@ -196,7 +198,7 @@ class Vectorized:
                 if kernel is self._single:
                     return [(int(z[nodes[0]]), float(weight[nodes[0]]), done[0][0])]
                 add_up(total, weights[:, few], done)
-            return [(int(k), 1.0, total[at]) for at, k in enumerate(groups)]
+            return [(int(k), float(mass[at]), total[at]) for at, k in enumerate(groups)]
 
         sums = torch.zeros(K, self._d, dtype=torch.float64)
         for parts in self._team.do(train, self._jobs(there)):
