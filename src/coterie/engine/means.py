@@ -12,6 +12,7 @@ def counts(sizes: Ints, there: Ints) -> Ints:
 
     A whole number times a model in single precision is exact in double precision, and so are sums
     of such unless their sizes differ by far: no digit depends on the order in which they are added.
+    Models that are trained in one stack are averaged in single precision first, and weigh together.
 
     >>> counts(np.array([5, 3, 4]), np.array([1, 2])).tolist()
     [0, 3, 4]
