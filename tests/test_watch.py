@@ -1,8 +1,10 @@
 """Runs under way are followed as they are, from their start to their end."""
 
 import json
+import os
 import signal
 import time
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from coterie.record import find_runs
 from coterie.report import page_data
 from coterie.watch import Live
 from made_runs import made_run, write_run
-from resuming import start, sweep, wait_for
+from resuming import n_rows, start, sweep, wait_for
 from watched import data_of, ended, planned, rising, shifted, statuses, under_way, watching
 
 Json = dict[str, Any]
@@ -38,6 +40,10 @@ def lines_of(data: Json) -> dict[str, Json]:
     return {line["label"]: line for block in data["page"]["blocks"] for line in block["lines"]}
 
 
+def more_rows_than(n: int, folder: Path) -> bool:
+    return n_rows(folder) > n
+
+
 def test_a_sweep_is_followed_from_its_start_to_its_end(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     runs.mkdir()
@@ -45,15 +51,25 @@ def test_a_sweep_is_followed_from_its_start_to_its_end(tmp_path: Path) -> None:
     with watching(runs) as (port, watcher):
         assert data_of(port)["runs"] == []
         words = ("--out", runs / "s", "--jobs", 1, "--checkpoint-every", 0)
-        run = start("run", sweep(tmp_path, seeds=2, steps=60), *words)
+        run = start("run", sweep(tmp_path, seeds=2, steps=80), *words)
         looks: list[Json] = []
 
-        def complete() -> bool:
+        def seen(status: str, t: int) -> bool:
             looks.append(data_of(port))
-            time.sleep(0.1)
-            return set(statuses(looks[-1]).values()) == {"complete"}
+            return ("s/seed0", status, t) in [
+                (r["name"], r["status"], r["t"]) for r in looks[-1]["runs"]
+            ]
 
-        wait_for(complete)
+        for t in (2, 12, 24):  # it is held while it is looked at, however long the look takes
+            wait_for(partial(more_rows_than, t, runs / "s" / "seed0"), run)
+            os.killpg(run.pid, signal.SIGSTOP)
+            try:
+                rows = (runs / "s" / "seed0" / "rows.jsonl").read_text().splitlines(keepends=True)
+                last_t = json.loads([row for row in rows if row.endswith("\n")][-1])["t"]
+                wait_for(partial(seen, "running", last_t))
+            finally:
+                os.killpg(run.pid, signal.SIGCONT)
+        wait_for(lambda: seen("complete", 80) and len(set(statuses(looks[-1]).values())) == 1)
         out, err = run.communicate(timeout=60)
         assert run.returncode == 0, (out, err)
         wait_for(lambda: len(data_of(port)["page"]["runs"]) == 2)
@@ -68,11 +84,11 @@ def test_a_sweep_is_followed_from_its_start_to_its_end(tmp_path: Path) -> None:
     steps = [{r["name"]: r["t"] for r in look["runs"]} for look in looks if look["runs"]]
     for before, after in pairwise(steps):
         assert all(before[name] <= after[name] for name in names)
-    assert len({at["s/seed0"] for at in steps}) > 2
+    assert len({at["s/seed0"] for at in steps}) > 3
     assert {"hierfavg (running)"} in [set(lines_of(look)) for look in looks]
     found, left_out = find_runs([runs])
     assert last["page"] == json.loads(json.dumps(page_data(found, None, left_out)))
-    assert all(r["left_s"] is None and r["t"] == r["steps"] == 60 for r in last["runs"])
+    assert all(r["left_s"] is None and r["t"] == r["steps"] == 80 for r in last["runs"])
 
 
 def test_a_run_under_way_is_a_line_of_its_own(tmp_path: Path) -> None:
