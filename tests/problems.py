@@ -13,7 +13,8 @@ from coterie.grouping import Evidence, Grouping, Planner, with_servers
 from coterie.models import make_model
 from coterie.models.size import n_bytes
 from coterie.network import Network
-from coterie.run import Problem, rounds
+from coterie.problem import Problem
+from coterie.run import rounds
 from coterie.schedule import Schedule
 from coterie.topology import fat_tree
 

@@ -8,7 +8,8 @@ from coterie.config import make_config
 from coterie.experiment import simulate
 from coterie.network import Network
 from coterie.prepare import prepare
-from coterie.run import Problem, first_evidence, rounds
+from coterie.problem import Problem
+from coterie.run import first_evidence, rounds
 from coterie.topology import fat_tree
 from problems import fixed, make_problem, some_nodes
 

@@ -20,8 +20,8 @@ EXPERIMENTS = sorted((Path(__file__).parents[1] / "experiments").glob("*.toml"))
         ),
         ("algorithm.tau2=0", "algorithm.tau2 must be >= 1, got 0; use tau2 = 1 for plain FedAvg"),
         ("algorithm.tau1=0", "algorithm.tau1 must be >= 1, got 0"),
-        ("algorithm.tau1=1.5", "algorithm.tau1 must be a whole number, got 1.5"),
-        ("algorithm.tau1=true", "algorithm.tau1 must be a whole number, got True"),
+        ("algorithm.tau1=1.5", "algorithm.tau1 must be a whole number or 'auto', got 1.5"),
+        ("algorithm.tau1=true", "algorithm.tau1 must be a whole number or 'auto', got True"),
         ("algorithm.num_groups=101", "num_groups must be <= num_nodes, got 101 groups for 100"),
         (
             "algorithm.kappa1=5",

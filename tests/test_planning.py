@@ -14,7 +14,8 @@ from coterie.errors import ConfigError, CoterieError, GroupingError
 from coterie.grouping import Evidence, Grouping, Limits
 from coterie.planning import Planned, Regroup, View
 from coterie.prepare import prepare
-from coterie.run import Problem, first_evidence, rounds
+from coterie.problem import Problem
+from coterie.run import first_evidence, rounds
 from coterie.sketch import Privacy, Sketch
 from problems import fixed, make_problem, some_nodes
 

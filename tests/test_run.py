@@ -14,7 +14,8 @@ from coterie.models import make_model
 from coterie.network.flow import flow_seconds
 from coterie.network.values import Flows
 from coterie.planning import View
-from coterie.run import Problem, rounds
+from coterie.problem import Problem
+from coterie.run import rounds
 from coterie.topology import Topology
 from problems import (
     CLASSES,

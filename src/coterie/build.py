@@ -1,5 +1,6 @@
 """From a config to the parts of a run: data, nodes, network, speeds, search."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +27,7 @@ from coterie.planning import View
 from coterie.sections import Config
 from coterie.sketch import Privacy, Sketch
 from coterie.topology import Floats, Shape, Speed, fat_tree, make_topology
+from coterie.tuning import GROUPS, PILOT, TAU1, TAU2, Tuning
 
 if TYPE_CHECKING:
     from torch import nn
@@ -144,6 +146,38 @@ def make_search(config: Config) -> Search:
     shakes = None if c.shakes == "auto" else c.shakes
     effort = Effort(shakes, c.budget_s or None, c.anneal)
     return Search(c.grouping, c.alpha_iid, c.alpha_comm, effort)
+
+
+def make_tuning(config: Config, n_nodes: int) -> Tuning | None:
+    """Return what a config leaves open to the run itself, and what that is to reach."""
+    c = config.algorithm
+    if not c.open:
+        return None
+    steps = local_steps(config)
+    rates = np.array([steps.lr_at(t) for t in range(1, config.train.steps + 1)])
+    if len(rates) <= sum(PILOT):
+        raise ConfigError(
+            f"algorithm.{c.open[0]} = 'auto' takes a pilot of {sum(PILOT)} steps; raise train.steps"
+        )
+    return Tuning(
+        rates,
+        tuple(k for k in GROUPS if k <= n_nodes) if c.num_groups == "auto" else (c.num_groups,),
+        TAU1 if c.tau1 == "auto" else (c.tau1,),
+        TAU2 if c.tau2 == "auto" else (c.tau2,),
+        c.target_loss,
+        c.target_accuracy,
+        c.max_gbytes * 1e9 or math.inf,
+        c.retune,
+    )
+
+
+def other_searches(config: Config) -> tuple[Search, ...]:
+    """Return searches to try besides a config's own where it is open which groups are best."""
+    own = make_search(config)
+    if not config.algorithm.open or config.algorithm.name != "fedavg-ic":
+        return ()
+    pairs = ((1.0, 0.0), (1.0, 10.0))
+    return tuple(replace(own, alpha_iid=iid, alpha_comm=comm) for iid, comm in pairs)
 
 
 def make_view(

@@ -111,7 +111,7 @@ def _as_read(config: Config) -> tuple[Config, object]:
     if algorithm.searched:
         return config, None
     plain = replace(config, algorithm=AlgorithmConfig(name=chosen.name))
-    return plain, algorithm.schedule(chosen.tau1, chosen.tau2)
+    return plain, algorithm.schedule(*chosen.usual[1:])
 
 
 def _section(content: Nested, name: str) -> Nested:
@@ -253,6 +253,7 @@ def _resolve(config: Config) -> Config:
         )
     if ALGORITHMS[algorithm.name].searched and n != "auto":
         check_num_groups(algorithm.num_groups, n)
+    _check_open(algorithm)
     _check_files(config)
     if part.file and part.kind != "file":
         raise ConfigError(f"partition.file is read with kind = 'file' only, got {part.kind!r}")
@@ -300,9 +301,31 @@ def _check_files(config: Config) -> None:
         )
 
 
-def check_num_groups(num_groups: int, num_nodes: int) -> None:
+def _check_open(c: AlgorithmConfig) -> None:
+    """Refuse to choose what is not searched for, and targets that nothing is chosen by."""
+    if c.open and not ALGORITHMS[c.name].searched:
+        raise ConfigError(
+            f"algorithm.{c.open[0]} = 'auto' needs an algorithm that searches for groups, such as "
+            f"fedavg-ic, got {c.name!r}"
+        )
+    if c.open and (c.regroup_every or c.regroup_drift):
+        raise ConfigError(
+            f"algorithm.regroup_every and regroup_drift plan again with a given schedule, got "
+            f"{c.open[0]} = 'auto'; leave one out"
+        )
+    if c.target_accuracy and c.target_loss:
+        raise ConfigError("algorithm.target_accuracy and target_loss exclude each other")
+    targets = {"target_accuracy": c.target_accuracy, "target_loss": c.target_loss}
+    for key, value in {**targets, "max_gbytes": c.max_gbytes}.items():
+        if value and not c.open:
+            raise ConfigError(
+                f"algorithm.{key} is read where num_groups, tau1 or tau2 is 'auto' only"
+            )
+
+
+def check_num_groups(num_groups: int | Literal["auto"], num_nodes: int) -> None:
     """Refuse more groups than nodes."""
-    if num_groups > num_nodes:
+    if num_groups != "auto" and num_groups > num_nodes:
         raise ConfigError(
             f"algorithm.num_groups must be <= num_nodes, got {num_groups} groups for "
             f"{num_nodes} nodes"

@@ -12,8 +12,9 @@ from coterie.config import to_toml
 from coterie.data import Dataset
 from coterie.errors import DivergenceError, RecordError
 from coterie.prepare import Prepared, prepare
+from coterie.problem import Problem
 from coterie.record import RunWriter, ended
-from coterie.run import Problem, State, rounds
+from coterie.run import State, rounds
 from coterie.sections import Config
 
 
@@ -61,7 +62,7 @@ def execute(
         prepared = prepare(config, dataset, threads, say)
         run = _begin(config, prepared, writer, checkpoint_every_s, say)
         try:
-            _advance(run, prepared, on_state, stop)
+            _advance(run, prepared, on_state, stop, say)
         except BaseException as error:
             with suppress(RecordError):  # of two, the first error is the one to tell
                 _record(run, prepared, _status(error))
@@ -109,7 +110,11 @@ def _begin(
 
 
 def _advance(
-    run: _Run, prepared: Prepared, on_state: Callable[[State], None], stop: Callable[[], bool]
+    run: _Run,
+    prepared: Prepared,
+    on_state: Callable[[State], None],
+    stop: Callable[[], bool],
+    say: Callable[[str], None],
 ) -> None:
     """Write down state after state until the last, or until asked to stop; groups once known."""
     problem, groups = prepared.problem, None
@@ -118,6 +123,8 @@ def _advance(
         if state.groups is not groups:
             groups = state.groups
             run.writer.write_grouping(_grouping(prepared, state))
+            if state.tuned:
+                say(chosen(prepared.problem, state))
         run.state = state
         run.Delta_first = state.row.Delta if run.Delta_first is None else run.Delta_first
         on_state(state)
@@ -129,6 +136,24 @@ def _advance(
             run.writer.write_progress(_told(run, prepared, "running"))
         if stops:
             raise Interrupted(state.t)
+
+
+def chosen(problem: Problem, state: State) -> str:
+    """Say what a run that chooses its groups and schedule chose, and what it expects of that."""
+    tuned, groups = state.tuned, state.groups
+    assert problem.tuning is not None  # asked of such a run
+    assert tuned is not None
+    assert tuned.schedule is not None
+    assert groups is not None
+    K, s = len(groups.grouping.sizes), tuned.schedule
+    what = f"chose {K} group{'s' * (K > 1)}, tau1 = {s.tau1}, tau2 = {s.tau2} after {state.t} steps"
+    if tuned.never is not None:
+        ends = f"it would end with a loss of {tuned.never:.3g}"
+        return f"{what}; {problem.tuning.target} is not reached in {problem.steps} steps: {ends}"
+    assert tuned.forecast_s is not None
+    assert tuned.range_s is not None
+    low, high = tuned.range_s
+    return f"{what}; target expected at {tuned.forecast_s:.3g} s ({low:.3g} to {high:.3g})"
 
 
 def _status(error: BaseException) -> str:
@@ -183,6 +208,24 @@ def _summary(problem: Problem, state: State, status: str) -> dict[str, Any]:
         "delta": row.delta,
         "group_sizes": (state.groups or problem.everyone).grouping.sizes,
         "model_bytes": problem.model_bytes,
+        **_tuned(state),
+    }
+
+
+def _tuned(state: State) -> dict[str, Any]:
+    """Say what a run that chooses its schedule goes by in the end, and what it first expected."""
+    tuned = state.tuned
+    if tuned is None or tuned.schedule is None or state.groups is None:
+        return {}
+    return {
+        "tuned": {
+            "num_groups": len(state.groups.grouping.sizes),
+            "tau1": tuned.schedule.tau1,
+            "tau2": tuned.schedule.tau2,
+            "since": tuned.schedule.start,
+            "forecast_s": tuned.forecast_s,
+            "never": tuned.never,
+        }
     }
 
 

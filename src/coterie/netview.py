@@ -251,7 +251,7 @@ def _one_each(configs: list[Config]) -> dict[str, Config]:
 def _form(c: AlgorithmConfig) -> AlgorithmConfig:
     """Leave out the settings that change no aggregation."""
     algorithm = find_algorithm(c.name)
-    tau2 = min(algorithm.schedule(c.tau1, c.tau2).tau2, 2)
+    tau2 = min(algorithm.schedule(*c.usual[1:]).tau2, 2)
     if not algorithm.searched:
         return AlgorithmConfig(c.name, tau2=tau2)
     if c.grouping in ("paper", "reference", "random"):

@@ -18,7 +18,8 @@ from coterie.grouping.objective import Objective, price
 from coterie.grouping.planner import Effort, best_by_the_clock, canon, search
 from coterie.partition.measure import emd, pooled
 from coterie.prepare import Prepared, prepare
-from coterie.run import PLAN_STREAM, first_evidence
+from coterie.problem import PLAN_STREAM
+from coterie.run import first_evidence
 from coterie.sections import AlgorithmConfig, Config
 from coterie.survey import title_of
 
@@ -109,7 +110,7 @@ class View:
     @property
     def num_groups(self) -> int:
         """Groups that the experiment asks for: K."""
-        return self.algorithm.num_groups
+        return self.algorithm.usual[0]
 
     @property
     def seen(self) -> str:
@@ -118,7 +119,7 @@ class View:
 
     def cycle_s(self, point: Point) -> float:
         """Seconds of transfers in a cycle: tau2 - 1 means of the groups and a global one."""
-        return point.group_s * (self.algorithm.tau2 - 1) + self.global_s
+        return point.group_s * (self.algorithm.usual[2] - 1) + self.global_s
 
     def node_name(self, vertex: int) -> str:
         """Name a node by its file's name or its number, and a place that serves by its own."""

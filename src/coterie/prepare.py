@@ -14,8 +14,10 @@ from coterie.build import (
     make_network,
     make_search,
     make_server,
+    make_tuning,
     make_view,
     node_speeds,
+    other_searches,
     quick_network,
 )
 from coterie.clock import node_seconds, step_seconds
@@ -30,7 +32,7 @@ from coterie.models import REFERENCE_FLOPS, make_model
 from coterie.partition import Partition
 from coterie.partition.measure import class_counts
 from coterie.planning import Regroup
-from coterie.run import Problem
+from coterie.problem import Problem
 from coterie.sections import Config
 
 
@@ -114,9 +116,9 @@ def make_problem(
         p=part.p,
         edge_of=part.edge_of,
         planner=planner,
-        schedule=algorithm.schedule(config.algorithm.tau1, config.algorithm.tau2),
+        schedule=algorithm.schedule(*config.algorithm.usual[1:]),
         steps=config.train.steps,
-        num_groups=config.algorithm.num_groups,
+        num_groups=config.algorithm.usual[0],
         model_bytes=size.n_bytes,
         step_s=step_seconds(worked, size.flops_per_example, speeds),
         epochs_per_step=float(worked.sum() / part.sizes.sum()),
@@ -130,10 +132,13 @@ def make_problem(
         server=make_server(config, size.n_parameters),
         node_step_s=node_seconds(worked, size.flops_per_example, speeds),
         extra_bytes=4 * size.n_parameters * config.optimizer.scaffold,
+        tuning=make_tuning(config, len(part.indices)),
+        planners=tuple(algorithm.planner(search) for search in other_searches(config)),
     )
     if algorithm.searched:
         check_keeper(problem.view.limits, config.algorithm.grouping)
-        check_limits(problem.view.limits, network.topology, config.algorithm.num_groups)
+        if config.algorithm.num_groups != "auto":
+            check_limits(problem.view.limits, network.topology, config.algorithm.num_groups)
     _check_clock(problem)
     return problem, names
 

@@ -25,9 +25,10 @@ from coterie.grouping import Grouping
 from coterie.models import REFERENCE_FLOPS
 from coterie.partition import Partition
 from coterie.prepare import ModelSize, make_problem
+from coterie.problem import Problem
 from coterie.readback import Json
 from coterie.record import ROWS, RecordedRun, write_atomically, write_json
-from coterie.run import Problem, State, rounds
+from coterie.run import State, rounds
 from coterie.sections import Config
 from coterie.sketch import Sketch
 
@@ -92,6 +93,8 @@ def _changed(run: RecordedRun, overrides: Sequence[str]) -> Config:
         raise RecordError(f"{run.folder}: other nodes might meet its deadline; run it again")
     if before.algorithm.regroup_every or before.algorithm.regroup_drift:
         raise RecordError(f"{run.folder}: regrouped on its way, so that it must be run again")
+    if before.algorithm.open:
+        raise RecordError(f"{run.folder}: chose its schedule by the clock; run it again")
     return after
 
 

@@ -2,61 +2,23 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from coterie.attendance import Attendance, Present
+from coterie import steering
+from coterie.attendance import Present
 from coterie.clock import Clock
-from coterie.costs import Floats, Ints
-from coterie.engine import Engine, Gradients, Measured, Models
-from coterie.engine.server import Server
-from coterie.errors import DivergenceError, GroupingError
-from coterie.grouping import Delays, Evidence, Grouping, Planner, check_grouping
-from coterie.grouping.baselines import single
-from coterie.grouping.limits import broken
+from coterie.costs import Floats
+from coterie.engine import Gradients, Measured, Models
+from coterie.errors import DivergenceError
+from coterie.grouping import Evidence, Grouping
 from coterie.grouping.objective import Objective
-from coterie.network import Network, Transfer
-from coterie.planning import Planned, Regroup, View
+from coterie.network import Transfer
+from coterie.planning import Planned
+from coterie.problem import Averaging, Problem, evidence, plan
 from coterie.schedule import Event, Schedule
-
-# Streams of the seed are (seed, 0, number); a node's batches at step t >= 1 are (seed, t, node).
-PLAN_STREAM = 1
-
-
-@dataclass(frozen=True, eq=False)
-class Problem:
-    """Everything a run is made of; n nodes with shares p [n] under edges edge_of [n]."""
-
-    engine: Engine
-    network: Network
-    p: Floats
-    edge_of: Ints
-    planner: Planner
-    schedule: Schedule
-    steps: int  # T
-    num_groups: int  # K
-    model_bytes: int
-    step_s: float  # simulated seconds of one local step
-    epochs_per_step: float
-    seed: int
-    searched: bool = False  # plan at the first global mean, on the gradients there
-    plans_with: Network | None = None  # a quicker clock to plan by, where the network's is slow
-    view: View = field(default_factory=View)  # what the planner sees, and what that costs
-    regroup: Regroup = field(default_factory=Regroup)
-    attendance: Attendance = field(default_factory=Attendance)
-    server: Server = field(default_factory=Server)
-    node_step_s: Floats | None = None  # [n], of a local step, where they matter one by one
-    extra_bytes: int = 0  # that travel with a model in a global mean
-    eval_every: int = 1  # measure every so many global means
-
-    @cached_property
-    def everyone(self) -> "Averaging":
-        """The global aggregation: all nodes, with the global server in their middle."""
-        bare = Evidence(1, self.p, self.edge_of, self.network.topology)
-        grouping = single(bare, np.random.default_rng(0))
-        return averaging(self, grouping, self.model_bytes + self.extra_bytes)
+from coterie.tuning import Tuned
 
 
 @dataclass(frozen=True)
@@ -78,15 +40,6 @@ class Row:
 
 
 @dataclass(frozen=True, eq=False)
-class Averaging:
-    """Who is averaged with whom, and the transfer that takes: models up, their mean down."""
-
-    grouping: Grouping
-    transfer: Transfer
-    nbytes: int  # of a model, and of what travels with it
-
-
-@dataclass(frozen=True, eq=False)
 class State:
     """Where a run is after step t: enough to go on from, and the row it just earned."""
 
@@ -96,6 +49,7 @@ class State:
     clock: Clock
     row: Row
     planned: Planned | None = None
+    tuned: Tuned | None = None  # how the schedule was chosen, where it is open
 
 
 def rounds(problem: Problem, state: State | None = None) -> Iterator[State]:
@@ -105,7 +59,7 @@ def rounds(problem: Problem, state: State | None = None) -> Iterator[State]:
     if state is None:
         yield s
     while s.t < problem.steps:
-        schedule = problem.schedule if s.groups else Schedule(1, 1)
+        schedule = _schedule(problem, s)
         t, event = schedule.next_aggregation(s.t, problem.steps)
         who = s.groups if s.groups and event is Event.GROUP else everyone
         there, transfer = _attendance(problem, who, s.groups or everyone, s.t, t)
@@ -115,19 +69,40 @@ def rounds(problem: Problem, state: State | None = None) -> Iterator[State]:
             models = problem.server.after(models, problem.p)
         compute_s = there.compute_s if there else (t - s.t) * problem.step_s
         clock = s.clock.after(event, compute_s, transfer)
-        groups, planned, found = s.groups, s.planned, None
+        groups, planned, tuned, found, row = s.groups, s.planned, s.tuned, None, None
+        if event is Event.GLOBAL and tuned:
+            row = _row(problem, t, event, models, groups, clock)
+            tuned = steering.seen(tuned, schedule, t, row.train_loss, row.test_accuracy)
         if event is Event.GLOBAL and _looks(problem, planned, t):  # lines 13-15
             found = _gradients(problem, models, t)
             upload = _evidence_upload(problem, everyone.grouping)
             clock = clock.after("grouping", 0.0, upload)
-            shown = _evidence(problem, found, t if groups else 0)
-            if groups is None or _drifted(problem, groups, planned, shown, t):
-                groups = _plan(problem, shown, t if groups else 0)
+            shown = evidence(problem, found, t if groups else 0)
+            if tuned:
+                choice = steering.choose(problem, tuned, shown, _spent(clock))
+                groups, tuned = choice.groups, steering.first(tuned, choice, clock.seconds)
+            elif groups is None or _drifted(problem, groups, planned, shown, t):
+                groups = plan(problem, shown, t if groups else 0)
+            if groups is not s.groups:
                 planned = Planned(t, Objective(shown).divergence(groups.grouping.z))
-        row = _row(problem, t, event, models, groups, clock, planning=found is not None)
+        elif event is Event.GLOBAL and tuned and groups:
+            tuned = steering.again(problem, tuned, groups, clock.seconds)
+        if row is None or found:
+            row = _row(problem, t, event, models, groups, clock, planning=found is not None)
         row = replace(row, counted=len(problem.p) if counted is None else len(counted))
-        s = State(t, models, groups, clock, row, planned)
+        s = State(t, models, groups, clock, row, planned, tuned)
         yield s
+
+
+def _schedule(problem: Problem, s: State) -> Schedule:
+    """Return when to average next: together until groups are planned, then as set or chosen."""
+    if s.tuned:
+        return s.tuned.schedule or steering.in_pilot(s.t)
+    return problem.schedule if s.groups else Schedule(1, 1)
+
+
+def _spent(clock: Clock) -> float:
+    return float(sum(clock.bytes_by_tier.values()))
 
 
 def _attendance(
@@ -145,6 +120,8 @@ def _attendance(
 
 def _looks(problem: Problem, planned: Planned | None, t: int) -> bool:
     """Whether nodes show their data at the global mean t: before the first plan, or another."""
+    if problem.tuning and planned is None:
+        return t == steering.PILOT_STEPS
     if not problem.searched or planned is None:
         return problem.searched
     return t < problem.steps and problem.regroup.looks(_rounds_since(problem, planned, t))
@@ -167,19 +144,10 @@ def _rounds_since(problem: Problem, planned: Planned, t: int) -> int:
 def _start(problem: Problem) -> State:
     """Lines 1-2: one random model everywhere; groups that need no gradients are planned here."""
     models = problem.server.begin(problem.engine.initial())
-    groups = None if problem.searched else _plan(problem, _evidence(problem, None, 0))
+    groups = None if problem.searched else plan(problem, evidence(problem, None, 0))
     row = _row(problem, 0, "start", models, groups, Clock())
-    return State(0, models, groups, Clock(), row)
-
-
-def _plan(problem: Problem, evidence: Evidence, t: int = 0) -> Averaging:
-    """Ask the planner; its random choices depend on the seed, and later also on when it is."""
-    rng = np.random.default_rng([problem.seed, 0, PLAN_STREAM, *([t] if t else [])])
-    grouping = check_grouping(problem.planner(evidence, rng), len(problem.p), evidence.places)
-    beyond = broken(evidence, grouping) if problem.searched else ""
-    if beyond:
-        raise GroupingError(f"the planner's groups do not keep to {beyond}")
-    return averaging(problem, grouping)
+    tuned = Tuned(first_loss=row.train_loss or 0.0) if problem.tuning else None
+    return State(0, models, groups, Clock(), row, tuned=tuned)
 
 
 def first_evidence(problem: Problem) -> Evidence:
@@ -191,30 +159,7 @@ def first_evidence(problem: Problem) -> Evidence:
     models = problem.engine.advance(models, 0, 1, everyone.grouping.z, counted)
     if counted is None or len(counted):
         models = problem.server.after(models, problem.p)
-    return _evidence(problem, _gradients(problem, models, 1), 0)
-
-
-def _evidence(problem: Problem, found: Gradients | None, t: int) -> Evidence:
-    whole, quick = problem.everyone, problem.plans_with
-    if quick is not None:
-        whole = averaging(replace(problem, network=quick), whole.grouping)
-    delays = Delays(
-        quick or problem.network,
-        problem.model_bytes,
-        problem.schedule.tau2,
-        whole.transfer.seconds,
-    )
-    num_groups = min(problem.num_groups, len(problem.p))
-    topology = problem.network.topology
-    bare = Evidence(num_groups, problem.p, problem.edge_of, topology, delays=delays)
-    return problem.view.of(bare, found, problem.seed, t)
-
-
-def averaging(problem: Problem, grouping: Grouping, nbytes: int | None = None) -> Averaging:
-    """Return a grouping and what its mean costs, of models or of as many bytes as told."""
-    nbytes = problem.model_bytes if nbytes is None else nbytes
-    transfer = problem.network.aggregation(grouping.z, grouping.servers, nbytes)
-    return Averaging(grouping, transfer, nbytes)
+    return evidence(problem, _gradients(problem, models, 1), 0)
 
 
 def _evidence_upload(problem: Problem, everyone: Grouping) -> Transfer:
@@ -271,7 +216,7 @@ def _row(
 ) -> Row:
     """Measure what is due: at the start, at the end, at the planning, and every eval_every."""
     rounds_done = t // (problem.schedule.tau1 * problem.schedule.tau2)
-    due = event != Event.GROUP and rounds_done % problem.eval_every == 0
+    due = event != Event.GROUP and (problem.tuning or rounds_done % problem.eval_every == 0)
     loss = score = apart = None
     if due or planning or t == problem.steps:
         found = _measure(problem, models, groups, t)

@@ -22,12 +22,13 @@ class Schedule:
 
     tau1: int
     tau2: int
+    start: int = 0  # the step that it counts from
 
     def event(self, t: int) -> Event:
         """Event at the end of step t = 1, 2, ..."""
-        if t % (self.tau1 * self.tau2) == 0:
+        if (t - self.start) % (self.tau1 * self.tau2) == 0:
             return Event.GLOBAL
-        return Event.GROUP if t % self.tau1 == 0 else Event.LOCAL
+        return Event.GROUP if (t - self.start) % self.tau1 == 0 else Event.LOCAL
 
     def next_aggregation(self, t: int, last: int) -> tuple[int, Event]:
         """Step and kind of the first aggregation after t; step `last` is always a global one.
@@ -35,5 +36,5 @@ class Schedule:
         >>> Schedule(2, 3).next_aggregation(2, last=9), Schedule(2, 3).next_aggregation(8, last=9)
         ((4, <Event.GROUP: 'group'>), (9, <Event.GLOBAL: 'global'>))
         """
-        stop = min(t - t % self.tau1 + self.tau1, last)
+        stop = min(t - (t - self.start) % self.tau1 + self.tau1, last)
         return stop, Event.GLOBAL if stop == last else self.event(stop)

@@ -138,21 +138,23 @@ class AlgorithmConfig:
     """Who trains with whom, and when what is averaged."""
 
     name: str = setting("fedavg-ic", "algorithm", choices=ALGORITHMS)
-    tau1: int = setting(
+    tau1: int | Literal["auto"] = setting(
         1,
-        "local steps per group mean",
+        "local steps per group mean; auto: chosen by a pilot",
         at_least=1,
         way_out="use tau1 = 1 for a group mean every step",
         also=("num_local_update", "kappa1", "local_epochs", "local_rounds"),
     )
-    tau2: int = setting(
+    tau2: int | Literal["auto"] = setting(
         5,
-        "group means per global mean",
+        "group means per global mean; auto: chosen by a pilot",
         at_least=1,
         way_out="use tau2 = 1 for plain FedAvg",
         also=("num_edge_aggregation", "kappa2", "group_comm_round"),
     )
-    num_groups: int = setting(5, "groups (K)", at_least=1, also=("group_num", "K"))
+    num_groups: int | Literal["auto"] = setting(
+        5, "groups (K); auto: chosen by a pilot", at_least=1, also=("group_num", "K")
+    )
     grouping: str = setting(
         "coterie",
         "search, or 'my_pkg.groups:plan'",
@@ -184,6 +186,17 @@ class AlgorithmConfig:
     regroup_drift: float = setting(
         0.0, "plan again when Delta has grown by this part; 0: never", at_least=0
     )
+    target_accuracy: float = setting(
+        0.0,
+        "auto: test accuracy to reach soonest; 0: FedAvg's in the end",
+        at_least=0,
+        at_most=1,
+    )
+    target_loss: float = setting(0.0, "auto: training loss to reach soonest instead", at_least=0)
+    max_gbytes: float = setting(
+        0.0, "auto: most GByte over all links until the target; 0: any", at_least=0
+    )
+    retune: bool = setting(True, "auto: choose tau1 and tau2 again when another pays")
     shakes: int | Literal["auto"] = setting(
         "auto", "coterie: searches from a shaken start; auto: 500 over the nodes", at_least=0
     )
@@ -191,6 +204,21 @@ class AlgorithmConfig:
         0.0, "coterie: seconds to search instead; its answer then depends on speed", at_least=0
     )
     anneal: bool = setting(False, "coterie: take worse groups on the way now and then")
+
+    @property
+    def open(self) -> tuple[str, ...]:
+        """Settings that a run is to choose itself."""
+        return tuple(k for k in ("num_groups", "tau1", "tau2") if getattr(self, k) == "auto")
+
+    @property
+    def usual(self) -> tuple[int, int, int]:
+        """num_groups, tau1 and tau2, the defaults where they are open."""
+        K, tau1, tau2 = self.num_groups, self.tau1, self.tau2
+        return (
+            5 if K == "auto" else K,
+            1 if tau1 == "auto" else tau1,
+            5 if tau2 == "auto" else tau2,
+        )
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from coterie.grouping import Grouping
 from coterie.partition.measure import class_counts, emd, pooled
 from coterie.partition.values import Floats, Ints
 from coterie.prepare import prepare
-from coterie.run import Problem, rounds
+from coterie.problem import Problem
+from coterie.run import rounds
 from coterie.sections import Config
 
 

@@ -17,7 +17,7 @@ from coterie.grouping.baselines import single
 from coterie.grouping.limits import broken, check_limits
 from coterie.network import Network
 from coterie.planfile import Plan, check_nodes
-from coterie.run import PLAN_STREAM
+from coterie.problem import PLAN_STREAM
 from coterie.sketch import centred
 from coterie.topology import Ints
 

@@ -18,7 +18,7 @@ SUFFIXES = (".json", ".csv")
 def plan_of(view: View) -> Plan:
     """Make a plan of the chosen groups, with what the network's and the nodes' clocks predict."""
     problem, grouping = view.prepared.problem, view.chosen.grouping
-    c, n = view.algorithm, len(grouping.z)
+    (_, tau1, tau2), n = view.algorithm.usual, len(grouping.z)
     sizes = view.prepared.class_counts.sum(axis=1)
     each_s = problem.node_step_s if problem.node_step_s is not None else np.full(n, problem.step_s)
     nodes = [
@@ -29,14 +29,14 @@ def plan_of(view: View) -> Plan:
         float(each_s.max()),
         view.chosen.group_s,
         view.global_s,
-        c.tau1 * c.tau2 * float(each_s.max()) + view.cycle_s(view.chosen),
+        tau1 * tau2 * float(each_s.max()) + view.cycle_s(view.chosen),
     )
     return checked(
         Plan(
             view.title,
             view.chosen.name,
-            c.tau1,
-            c.tau2,
+            tau1,
+            tau2,
             problem.steps,
             problem.model_bytes,
             view.chosen.Delta,

@@ -86,6 +86,8 @@ def bound(run: RecordedRun, row: Json) -> float | None:
     if row.get("Delta") is None or row.get("delta") is None:
         return None
     taus = told["algorithm.tau1"], told["algorithm.tau2"]
+    if "auto" in taus:
+        return None
     schedule = find_algorithm(told["algorithm.name"]).schedule(*taus)
     eta = told["train.lr"] * told["train.lr_decay"] ** row["t"]
     return simple_distance(Constants(eta, 0.0, row["delta"], row["Delta"]), schedule)

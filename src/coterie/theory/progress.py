@@ -1,0 +1,171 @@
+"""How far steps bring a run: what each is worth, and how the loss falls with that.
+
+Progress is measured in summed learning rates: a step of everyone together at rate eta is worth eta.
+Without a mean in between, nodes (or groups) stray from each other by their divergence times what
+they have gained since; a step from there counts exp(-(gained / reach)^2) of its rate, where the
+reach is in proportion to 1 / divergence. Reach and loss curve are fitted to what a run has shown.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.optimize import least_squares
+
+from coterie.costs import Floats
+
+FLOOR, FLOOR_SD = 0.12, 0.12  # of the first loss, where nothing tells how low it can go
+REACH, REACH_SD = 0.7, 1.5  # of the first rate, and in its logarithm, where nothing tells
+NOISE = 0.01  # of a loss: what the curve is trusted with over a whole run
+EARLY_NOISE = 0.002  # and over its first rounds
+EARLY = 4  # losses
+REACHES = np.geomspace(0.05, 200.0, 60)  # of the first rate
+SCALES = np.geomspace(0.05, 200.0, 40)  # of the progress so far
+FLOORS = np.linspace(0.0, 0.8, 9)
+
+
+def worth(parts: Sequence[Floats | float] | Floats, reach: Floats | float) -> Floats:
+    """Return the progress of steps one after another, of so much each where nothing has strayed.
+
+    >>> worth([0.1, 0.1, 0.1], np.inf).round(4).item(), worth([0.1, 0.1], 0.0667).round(4).item()
+    (0.3, 0.1106)
+    """
+    gained = np.zeros(np.broadcast(parts[0], reach).shape)
+    for part in parts:
+        gained = gained + part * np.exp(-np.square(gained / reach))
+    return gained
+
+
+@dataclass(frozen=True)
+class Round:
+    """Steps start+1 .. start + tau1 * tau2 up to a global mean; groups of so much less divergence.
+
+    `ratio` is the divergence of groups over that of nodes.
+    """
+
+    start: int
+    tau1: int
+    tau2: int
+    ratio: float = 0.0
+
+    @property
+    def stop(self) -> int:
+        """Step of its global mean."""
+        return self.start + self.tau1 * self.tau2
+
+    def worth(self, rates: Floats, reach: Floats | float) -> Floats:
+        """Return the round's progress at rates [T]; a node's reach may be an array."""
+        steps = rates[self.start : self.stop].reshape(self.tau2, self.tau1)
+        gained = [worth(part, reach) for part in steps]
+        if self.tau2 == 1:
+            return gained[0]
+        return worth(gained, np.asarray(reach) / self.ratio if self.ratio else np.inf)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The loss by progress: floor + height / (1 + progress / scale).
+
+    >>> curve = Curve(0.3, 2.0, 1.8)
+    >>> curve.loss(0.0), round(curve.loss(curve.progress(1.0)), 6), curve.progress(0.3)
+    (2.3, 1.0, inf)
+    """
+
+    floor: float
+    height: float
+    scale: float
+
+    def loss(self, progress: float) -> float:
+        """Return the loss after so much progress."""
+        return self.floor + self.height / (1 + progress / self.scale)
+
+    def progress(self, loss: float) -> float:
+        """Return the progress that a loss takes, infinite if it is never reached."""
+        if loss <= self.floor:
+            return math.inf
+        return max(self.scale * (self.height / (loss - self.floor) - 1), 0.0)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What explains a run's losses so far, and by how much it misses them (1: as they scatter)."""
+
+    reach: float
+    curve: Curve
+    misfit: float
+
+
+@dataclass(frozen=True, eq=False)
+class History:
+    """Rounds one after another from step 0, the loss before the first and after each."""
+
+    rates: Floats
+    rounds: tuple[Round, ...]
+    losses: tuple[float, ...]
+
+    def progress(self, reach: Floats | float) -> Floats:
+        """Return the progress before the first round and after each, [rounds + 1, ...]."""
+        gained = [r.worth(self.rates, reach) for r in self.rounds]
+        return np.cumsum([np.zeros_like(gained[0]), *gained], axis=0)
+
+    @cached_property
+    def fits(self) -> list[Fit]:
+        """Fits that explain the losses about equally well, the best first."""
+        losses, noise = np.array(self.losses), self._noise
+        reaches = REACHES * self.rates[0]
+        u = self.progress(reaches)  # [n, reaches]
+        h = 1 / (1 + u[..., None] / (SCALES * u[-1, :, None]))  # [n, reaches, scales]
+        weight = 1 / noise[:, None, None]
+        prior = np.square(self._surprise(reaches))[:, None]
+        found = []
+        for part in FLOORS:
+            y = losses[:, None, None] - part * losses[0]
+            height = (weight**2 * y * h).sum(axis=0) / (weight**2 * h**2).sum(axis=0)
+            off = ((weight * (y - height * h)) ** 2).sum(axis=0)
+            off = np.where(height > 0, off + prior + ((part - FLOOR) / FLOOR_SD) ** 2, np.inf)
+            at = np.unravel_index(np.argsort(off, axis=None)[:40], off.shape)
+            for i, j in zip(*at, strict=True):
+                curve = Curve(part * losses[0], height[i, j], SCALES[j] * u[-1, i])
+                found.append(Fit(float(reaches[i]), curve, float(off[i, j])))
+        found.sort(key=lambda fit: fit.misfit)
+        best = self._refined(found[0])
+        scatter = max(best.misfit / max(len(losses) - 2, 1), 1.0)
+        close = [f for f in found if f.misfit - best.misfit < 2 * scatter]
+        return [best, *close]
+
+    def _surprise(self, reach: Floats | float) -> Floats:
+        parts: Floats = np.log(np.asarray(reach) / (REACH * self.rates[0])) / REACH_SD
+        return parts
+
+    @property
+    def _noise(self) -> Floats:
+        parts = np.full(len(self.losses), NOISE)
+        parts[:EARLY] = EARLY_NOISE
+        noise: Floats = parts * np.array(self.losses)
+        return noise
+
+    def _refined(self, fit: Fit) -> Fit:
+        """Return the best fit, from a good one."""
+        losses, noise = np.array(self.losses), self._noise
+
+        def off(x: Floats) -> Floats:
+            reach, scale, height = np.exp(x[:3])
+            told = x[3] * losses[0] + height / (1 + self.progress(reach) / scale)
+            prior = (x[3] - FLOOR) / FLOOR_SD, float(self._surprise(reach))
+            return np.append((told - losses) / noise, prior)
+
+        c = fit.curve
+        logs = np.log([fit.reach, c.scale, c.height])
+        start = np.append(logs, c.floor / losses[0])
+        low = np.append(logs - 1, 0.0)
+        high = np.append(logs + 1, 0.95)
+        x = least_squares(off, np.clip(start, low + 1e-9, high - 1e-9), bounds=(low, high)).x
+        reach, scale, height = (float(v) for v in np.exp(x[:3]))
+        curve = Curve(float(x[3] * losses[0]), height, scale)
+        return min((Fit(reach, curve, float(np.square(off(x)).sum())), fit), key=_misfit)
+
+
+def _misfit(fit: Fit) -> float:
+    return fit.misfit

@@ -1,0 +1,259 @@
+"""How many groups, and how often to average: forecasts by a pilot, and the choice among them."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from coterie.costs import Floats
+from coterie.errors import GroupingError
+from coterie.schedule import Schedule
+from coterie.theory.progress import Fit, History, Round, worth
+
+PILOT = (1, 5, 1)  # steps before each of the first global means: alone, astray, and alone again
+GROUPS = (1, 2, 5, 10, 20)  # K to try, where it is open
+TAU1 = (1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50)
+TAU2 = (1, 2, 3, 5, 10, 20)
+USUAL = 5  # local steps of a round of FedAvg, whose end is the target unless another is given
+AGAIN = 1.15  # tune again when there are so many times as many steps as then
+BETTER = 0.97  # of the forecast seconds, to change the schedule
+MARGIN = 1.05  # of the progress that a target takes, to be on the safe side
+DOUBT = 1.2  # a reach may be so many times what fits best, or less by that
+RANGE = 24  # other fits, at most, that say how sure a forecast is
+POWER = 0.85  # of the loss above its floor that the share of errors falls with
+NEAR = 0.2  # in the logarithm of that loss
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What is open, and what to reach: a loss, an accuracy, or FedAvg's end if neither is given."""
+
+    rates: Floats = field(repr=False)  # [T], of steps 1, 2, ...
+    num_groups: tuple[int, ...] = GROUPS
+    tau1: tuple[int, ...] = TAU1
+    tau2: tuple[int, ...] = TAU2
+    target_loss: float = 0.0
+    target_accuracy: float = 0.0
+    max_bytes: float = math.inf
+    again: bool = True
+
+    @property
+    def target(self) -> str:
+        """Name what is to be reached."""
+        if self.target_accuracy:
+            return f"an accuracy of {self.target_accuracy:g}"
+        return f"a loss of {self.target_loss:g}" if self.target_loss else "FedAvg's loss"
+
+
+@dataclass(frozen=True)
+class Look:
+    """A global mean that was looked at, and how the run came there."""
+
+    round: Round
+    loss: float
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class Option:
+    """Groups that could be used: their divergence over that of nodes, and what a mean costs."""
+
+    num_groups: int
+    ratio: float
+    mean_s: float
+    mean_bytes: float
+    at: int = 0  # which of the groupings that were searched for
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """When an option with a schedule is expected at the target, infinite for never.
+
+    `seconds` and `bytes` count from now; `loss` is that of the last step, T.
+    """
+
+    option: Option
+    tau1: int
+    tau2: int
+    seconds: float
+    steps: float
+    bytes: float
+    loss: float
+    low_s: float = math.nan
+    high_s: float = math.nan
+
+    def rank(self) -> tuple[float, float, float, int, int]:
+        """Return what to sort by: seconds with some doubt, then the loss in the end."""
+        return self.seconds + self.high_s, self.seconds, self.loss, self.tau1, self.tau2
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What a run has seen at its global means, and the schedule it goes by; None in the pilot."""
+
+    looks: tuple[Look, ...] = ()
+    first_loss: float = math.nan
+    schedule: Schedule | None = None
+    ratio: float = 0.0
+    chosen_at: int = 0
+    forecast_s: float | None = None  # seconds of the run at the target
+    range_s: tuple[float, float] | None = None  # the soonest and the latest
+    never: float | None = None  # the loss it would end with instead
+
+
+@dataclass(frozen=True, eq=False)
+class Outlook:
+    """What can be said of the rest of a run at a global mean."""
+
+    tuning: Tuning
+    looks: tuple[Look, ...]
+    first_loss: float
+    step_s: float
+    global_s: float
+    global_bytes: float
+
+    @property
+    def t(self) -> int:
+        """Steps so far."""
+        return self.looks[-1].round.stop
+
+    @cached_property
+    def fits(self) -> list[Fit]:
+        """What explains the losses so far, the best first, and some others for the range."""
+        losses = (self.first_loss, *(look.loss for look in self.looks))
+        rounds = tuple(look.round for look in self.looks)
+        found = History(self.tuning.rates, rounds, losses).fits
+        best, every = found[0], -(-len(found) // RANGE)
+        doubted = [replace(best, reach=best.reach * d) for d in (DOUBT, 1 / DOUBT)]
+        return [best, *doubted, *found[1::every]]
+
+    def target_loss(self, fit: Fit) -> float | None:
+        """Return the loss to reach, by a fit; None: what FedAvg ends with."""
+        if self.tuning.target_accuracy:
+            return loss_at(self.tuning.target_accuracy, self.looks, fit.curve.floor)
+        return self.tuning.target_loss or None
+
+    def target(self, fit: Fit) -> float:
+        """Return the progress to reach, from the start of the run, and a little more."""
+        loss = self.target_loss(fit)
+        if loss is not None:
+            return MARGIN * fit.curve.progress(loss)
+        rates = self.tuning.rates
+        T = len(rates)
+        rounds = [Round(t, min(USUAL, T - t), 1) for t in range(0, T, USUAL)]
+        return MARGIN * float(sum(r.worth(rates, fit.reach) for r in rounds))
+
+    def so_far(self, fit: Fit) -> float:
+        """Return the progress made, by a fit."""
+        return float(sum(look.round.worth(self.tuning.rates, fit.reach) for look in self.looks))
+
+    def forecasts(self, options: Sequence[Option]) -> list[Forecast]:
+        """Return the forecast of every schedule with every option, the soonest first.
+
+        Soonest with some doubt: both if steps count as they seem to, and if they count less.
+        """
+        rests = [self._rest(fit) for fit in self.fits[:3]]
+        found = [
+            self._ranged(rests, option, tau1, tau2)
+            for option in options
+            for tau1 in self.tuning.tau1
+            for tau2 in (self.tuning.tau2 if option.num_groups > 1 else (1,))
+        ]
+        return sorted(found, key=Forecast.rank)
+
+    def of(self, option: Option, tau1: int, tau2: int) -> Forecast:
+        """Return the forecast of one schedule, its range by all that fits."""
+        return self._ranged([self._rest(fit) for fit in self.fits], option, tau1, tau2)
+
+    def _ranged(self, rests: "Sequence[_Rest]", option: Option, tau1: int, tau2: int) -> Forecast:
+        best, *others = (self._forecast(rest, option, tau1, tau2) for rest in rests)
+        seconds = [best.seconds, *(other.seconds for other in others)]
+        return replace(best, low_s=min(seconds), high_s=max(seconds))
+
+    def _rest(self, fit: Fit) -> "_Rest":
+        rates = self.tuning.rates
+        return _Rest(rates, self.t, fit, self.so_far(fit), self.target(fit))
+
+    def _forecast(self, rest: "_Rest", option: Option, tau1: int, tau2: int) -> Forecast:
+        rounds, made = rest.rounds(tau1, tau2, option.ratio)
+        reached = made >= rest.target
+        round_s = self.global_s + (tau2 - 1) * option.mean_s + tau1 * tau2 * self.step_s
+        round_bytes = self.global_bytes + (tau2 - 1) * option.mean_bytes
+        return Forecast(
+            option,
+            tau1,
+            tau2,
+            rounds * round_s if reached else math.inf,
+            rounds * tau1 * tau2 if reached else math.inf,
+            rounds * round_bytes,
+            rest.fit.curve.loss(made),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Rest:
+    """What is left of a run after a step, by a fit: progress made, and to make."""
+
+    rates: Floats
+    start: int
+    fit: Fit
+    made: float
+    target: float
+    parts: dict[int, list[float]] = field(default_factory=dict)  # of local steps, by tau1
+
+    def rounds(self, tau1: int, tau2: int, ratio: float) -> tuple[float, float]:
+        """Return how many rounds the target takes, and the progress with all steps that are left.
+
+        The round that reaches it counts in part, and half a round more: it is seen at an end.
+        """
+        reach = self.fit.reach / ratio if ratio and tau2 > 1 else math.inf
+        parts, made, rounds = self._local(tau1), self.made, 0.0
+        for at in range(0, len(parts), tau2):
+            gained = 0.0
+            for part in parts[at : at + tau2]:
+                gained += part * math.exp(-((gained / reach) ** 2))
+            if made < self.target:
+                rounds += 1.0 if made + gained < self.target else (self.target - made) / gained
+            made += gained
+        return rounds + 0.5 if rounds else 0.0, made
+
+    def _local(self, tau1: int) -> list[float]:
+        """Return the worth of every tau1 steps that are left, of the last ones too."""
+        if tau1 not in self.parts:
+            rates = self.rates[self.start :]
+            padded = np.append(rates, np.zeros(-len(rates) % tau1)).reshape(-1, tau1)
+            self.parts[tau1] = [float(gained) for gained in worth(padded.T, self.fit.reach)]
+        return self.parts[tau1]
+
+
+def loss_at(accuracy: float, looks: Sequence[Look], floor: float) -> float:
+    """Guess the loss at which a run will have an accuracy.
+
+    Errors fall with a power of the loss above its floor, from where the run is; looks at about the
+    loss of the last one count, so that near the target little is left to guess.
+
+    >>> looks = [Look(Round(0, 1, 1), 2.0, 0.6), Look(Round(1, 1, 1), 1.0, 0.8)]
+    >>> round(loss_at(0.8, looks, 0.3), 3), round(loss_at(0.9, looks, 0.3), 3)
+    (1.0, 0.617)
+    """
+    if accuracy <= looks[-1].accuracy:
+        return looks[-1].loss
+    above = np.log([max(look.loss - floor, 1e-9) for look in looks])
+    errors = np.log([max(1 - look.accuracy, 1e-9) for look in looks])
+    weights = np.exp(-np.square((above - above[-1]) / NEAR))
+    start = float(np.average(errors - POWER * above, weights=weights))
+    return floor + math.exp((math.log(max(1 - accuracy, 1e-9)) - start) / POWER)
+
+
+def affordable(forecasts: Sequence[Forecast], max_bytes: float, spent: float) -> list[Forecast]:
+    """Return the forecasts that keep to the bytes, or say that none does."""
+    kept = [f for f in forecasts if spent + f.bytes <= max_bytes]
+    if not kept:
+        least = spent + min(f.bytes for f in forecasts)
+        raise GroupingError(
+            f"no plan keeps to algorithm.max_gbytes = {max_bytes / 1e9:.4g}: the least is "
+            f"{least / 1e9:.4g}, of which the pilot took {spent / 1e9:.4g}"
+        )
+    return kept

@@ -1,0 +1,222 @@
+"""Groups and schedule that a run chooses itself: forecasts, the pilot, and what is refused."""
+
+import math
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coterie.config import make_config
+from coterie.costs import Floats
+from coterie.errors import ConfigError, CoterieError
+from coterie.experiment import execute
+from coterie.prepare import prepare
+from coterie.record import read_run
+from coterie.retime import retime
+from coterie.run import State, first_evidence, rounds
+from coterie.schedule import Schedule
+from coterie.steering import PILOT_STEPS, choose, seen
+from coterie.theory.progress import Curve, History, Round, worth
+from coterie.tuning import Look, Option, Outlook, Tuned, Tuning, loss_at
+from resuming import TINY, outcome, stopped_at
+
+AUTO = {"name": "fedavg-ic", "num_groups": "auto", "tau1": "auto", "tau2": "auto"}
+RATES: Floats = np.array([0.1 * 0.99**t for t in range(200)])
+
+
+def auto(steps: int = 40, **algorithm: object) -> Any:
+    return make_config(
+        {**TINY, "algorithm": {**AUTO, "shakes": 0, **algorithm}, "train": {"steps": steps}}
+    )
+
+
+def states_of(config: Any) -> list[State]:
+    return list(rounds(prepare(config).problem))
+
+
+@given(st.lists(st.floats(0.001, 1.0), min_size=1, max_size=20), st.floats(0.01, 10.0))
+def test_steps_are_worth_at_most_their_rates_and_the_first_is_worth_all(
+    rates: list[float], reach: float
+) -> None:
+    made = [float(worth(rates[: n + 1], reach)) for n in range(len(rates))]
+    assert made[0] == pytest.approx(rates[0])
+    assert all(
+        0 <= b - a <= rate + 1e-12 for (a, b), rate in zip(pairwise(made), rates[1:], strict=True)
+    )
+    assert float(worth(rates, math.inf)) == pytest.approx(sum(rates))
+
+
+def test_groups_that_are_alike_lose_nothing_and_others_do() -> None:
+    local = float(Round(0, 2, 1).worth(RATES, 0.07))
+    next_local = float(Round(2, 2, 1).worth(RATES, 0.07))
+    assert float(Round(0, 2, 2, 0.0).worth(RATES, 0.07)) == pytest.approx(local + next_local)
+    assert float(Round(0, 2, 2, 1.0).worth(RATES, 0.07)) < local + 0.9 * next_local
+
+
+@pytest.mark.parametrize("reach", [0.04, 0.07, 0.2])
+@pytest.mark.parametrize("curve", [Curve(0.3, 2.0, 1.8), Curve(0.1, 2.2, 4.0)])
+def test_a_pilot_is_enough_to_find_the_reach_that_made_it(reach: float, curve: Curve) -> None:
+    made = (Round(0, 1, 1), Round(1, 5, 1), Round(6, 1, 1))
+    u = History(RATES, made, ()).progress(reach)
+    found = History(RATES, made, tuple(curve.loss(float(x)) for x in u)).fits[0]
+    for tau in (2, 5, 10):
+        told = float(Round(7, tau, 1).worth(RATES, found.reach))
+        assert told == pytest.approx(float(Round(7, tau, 1).worth(RATES, reach)), rel=0.1)
+    assert found.curve.loss(0.5) == pytest.approx(curve.loss(0.5), rel=0.02)
+
+
+def outlook(reach: float = 0.07, **tuning: Any) -> Outlook:
+    """A pilot of a known problem, whose global mean takes 1 s and a step 0.01."""
+    curve, made = Curve(0.3, 2.0, 1.8), (Round(0, 1, 1), Round(1, 5, 1), Round(6, 1, 1))
+    u = History(RATES, made, ()).progress(reach)
+    losses = [curve.loss(float(x)) for x in u]
+    looks = tuple(Look(r, loss, 1 - loss / 5) for r, loss in zip(made, losses[1:], strict=True))
+    return Outlook(Tuning(RATES, **tuning), looks, losses[0], 0.01, 1.0, 1e6)
+
+
+ALONE = Option(1, 0.0, 1.0, 1e6)
+
+
+def test_where_means_cost_nothing_they_are_taken_after_every_step() -> None:
+    free = replace(outlook(), global_s=0.0)
+    assert (free.forecasts([ALONE])[0].tau1, free.forecasts([ALONE])[0].tau2) == (1, 1)
+
+
+def test_dear_means_are_taken_seldom_and_cheap_groups_are_used() -> None:
+    best = outlook().forecasts([ALONE])[0]
+    assert best.tau1 > 1
+    near = Option(5, 0.02, 0.05, 1e5)
+    grouped = outlook().forecasts([ALONE, near])[0]
+    assert grouped.option is near and grouped.tau2 > 1
+    assert grouped.seconds < best.seconds
+    apart = replace(near, ratio=1.0)  # as unlike as nodes are
+    assert outlook().forecasts([apart])[0].seconds > grouped.seconds
+
+
+def test_a_forecast_agrees_with_the_problem_that_it_was_made_of() -> None:
+    look = outlook(target_loss=1.2)
+    forecast = look.of(ALONE, 2, 1)
+    u, t, n = look.so_far(look.fits[0]), 7, 0
+    while Curve(0.3, 2.0, 1.8).loss(u) > 1.2:
+        u += float(Round(t, 2, 1).worth(RATES, 0.07))
+        t, n = t + 2, n + 1
+    assert forecast.seconds == pytest.approx(n * 1.02, rel=0.15)
+    assert forecast.low_s <= forecast.seconds <= forecast.high_s
+
+
+def test_a_loss_that_no_schedule_reaches_is_never_forecast() -> None:
+    best = outlook(target_loss=0.31).forecasts([ALONE])[0]
+    assert best.seconds == math.inf
+    assert 0.31 < best.loss < 1.0  # where it ends instead
+
+
+def test_an_accuracy_is_sought_at_a_lower_loss() -> None:
+    looks = outlook().looks
+    assert loss_at(looks[-1].accuracy, looks, 0.3) == looks[-1].loss
+    assert 0.3 < loss_at(0.9, looks, 0.3) < loss_at(0.8, looks, 0.3) < looks[-1].loss
+
+
+def test_the_last_round_may_be_cut_short() -> None:
+    tuned = Tuned(first_loss=2.0)
+    tuned = seen(tuned, Schedule(3, 2, 0), 6, 1.9, 0.2)
+    tuned = seen(tuned, Schedule(3, 2, 6), 10, 1.8, 0.3)
+    assert [(r.round.start, r.round.tau1, r.round.tau2) for r in tuned.looks] == [
+        (0, 3, 2),
+        (6, 4, 1),
+    ]
+
+
+def test_a_run_has_a_pilot_then_groups_and_a_schedule() -> None:
+    states = states_of(auto())
+    ends = [s.t for s in states if s.row.event == "global"]
+    assert ends[:3] == [1, 6, PILOT_STEPS]
+    assert [s.t for s in states if s.groups is None] == [0, 1, 6]
+    chosen = next(s for s in states if s.groups)
+    assert chosen.tuned is not None and chosen.tuned.schedule is not None
+    assert chosen.clock.grouping_s > 0  # what nodes showed is charged, after the pilot's rounds
+    assert states[-1].t == 40
+    means = [s.row for s in states if s.row.event == "global"]
+    assert all(row.train_loss is not None for row in means)
+
+
+def test_what_is_given_is_kept_and_what_is_open_is_chosen() -> None:
+    for state in states_of(auto(tau1=2, num_groups=3, retune=False))[4:]:
+        assert state.tuned is not None and state.tuned.schedule is not None
+        assert state.tuned.schedule.tau1 == 2
+        assert len(state.groups.grouping.sizes) == 3  # type: ignore[union-attr]
+
+
+def test_a_stopped_run_goes_on_to_the_same_end(tmp_path: Path) -> None:
+    config = auto()
+    execute(config, tmp_path / "whole")
+    for t in (1, 6, 7, 20):
+        stopped_at(t, config, tmp_path / f"at{t}")
+        execute(config, tmp_path / f"at{t}", resume=True)
+        assert outcome(tmp_path / f"at{t}") == outcome(tmp_path / "whole")
+
+
+def test_the_record_says_what_was_chosen_and_forecast(tmp_path: Path) -> None:
+    said: list[str] = []
+    execute(auto(), tmp_path / "run", say=said.append)
+    run = read_run(tmp_path / "run")
+    told = run.summary["tuned"]
+    assert told["tau1"] >= 1 and told["tau2"] >= 1 and told["num_groups"] >= 1
+    assert told["forecast_s"] > 0
+    assert len(said) == 1 and "tau1" in said[0]
+    with pytest.raises(CoterieError, match="chose its schedule by the clock"):
+        retime(run, ["network.link_mbytes_per_s=1"])
+
+
+def test_a_target_out_of_reach_is_said_with_what_is_reached(tmp_path: Path) -> None:
+    said: list[str] = []
+    execute(auto(target_loss=0.001), tmp_path / "run", say=said.append)
+    assert any("not reached" in line and "0.001" in line for line in said)
+
+
+WRONG = [
+    ({"name": "fedavg"}, "needs an algorithm that searches for groups"),
+    ({"regroup_every": 2}, "leave one out"),
+    ({"target_loss": 0.5, "target_accuracy": 0.5}, "exclude each other"),
+    ({"num_groups": 2, "tau1": 1, "tau2": 2, "target_loss": 0.5}, "'auto' only"),
+]
+
+
+@pytest.mark.parametrize(("algorithm", "message"), WRONG)
+def test_what_cannot_be_is_refused(algorithm: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        auto(**algorithm)
+
+
+def test_too_few_steps_for_a_pilot_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"a pilot of 7 steps; raise train\.steps"):
+        prepare(auto(steps=7))
+
+
+def test_limits_that_exclude_every_plan_are_named() -> None:
+    with pytest.raises(CoterieError, match="5 groups of at most 1 have no room for 10 nodes"):
+        states_of(auto(max_group_size=1, num_groups=5))
+    sizes = {len(s.groups.grouping.sizes) for s in states_of(auto(max_group_size=1)) if s.groups}
+    assert sizes <= {1, 10}  # all together, or each alone
+
+
+def test_bytes_that_no_plan_keeps_to_are_named() -> None:
+    with pytest.raises(CoterieError, match=r"no plan keeps to algorithm.max_gbytes = 1e-06"):
+        states_of(auto(max_gbytes=1e-6))
+
+
+def test_fewer_bytes_lead_to_fewer_means() -> None:
+    config = auto(steps=80)
+    problem = prepare(config).problem
+    state = next(s for s in rounds(problem) if s.groups)
+    assert state.tuned is not None and problem.tuning is not None
+    shown = first_evidence(problem)
+    free = choose(problem, state.tuned, shown, 0.0)
+    tight = replace(problem, tuning=replace(problem.tuning, max_bytes=0.7 * free.chosen.bytes))
+    kept = choose(tight, state.tuned, shown, 0.0).chosen
+    assert kept.bytes <= 0.7 * free.chosen.bytes
+    assert kept.seconds >= free.chosen.seconds
