@@ -105,6 +105,15 @@ def _spent(clock: Clock) -> float:
     return float(sum(clock.bytes_by_tier.values()))
 
 
+def piloted(problem: Problem) -> tuple[State, steering.Choice]:
+    """Run the pilot of a problem with something open; return its last state and what it led to."""
+    s = next(state for state in rounds(problem) if state.groups)
+    assert s.tuned is not None  # something is open
+    before = Tuned(s.tuned.looks, s.tuned.first_loss)
+    shown = evidence(problem, _gradients(problem, s.models, s.t), 0)
+    return s, steering.choose(problem, before, shown, _spent(s.clock))
+
+
 def _attendance(
     problem: Problem, who: Averaging, groups: Averaging, start: int, t: int
 ) -> tuple[Present | None, Transfer]:

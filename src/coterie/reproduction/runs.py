@@ -58,8 +58,10 @@ class Runs:
         return Runs(tuple(run for run in self.members if label(run) in algorithms))
 
     def each(self, key: str) -> "list[tuple[Any, Runs]]":
-        """Tell runs apart by a setting, in the order of their first."""
-        values = dict.fromkeys(run.settings[key] for run in self.members)
+        """Tell runs apart by a setting; numbers by size, words in the order of their first."""
+        values = list(dict.fromkeys(run.settings[key] for run in self.members))
+        if all(isinstance(value, int | float) for value in values):
+            values.sort()
         return [(value, self.where(**{key.replace(".", "__"): value})) for value in values]
 
     def level(self, key: str | None = None) -> "Runs":

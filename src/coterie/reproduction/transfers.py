@@ -32,7 +32,7 @@ def costs(runs: Runs) -> list[Table]:
         "What groups cost",
         ("grouping", "alpha_comm", "n", "groups", *COSTS, "less than edges", "on the front"),
         foot="Delta after two steps, for all groupings alike; hops: mean distance of a node to its "
-        " group's server; d_group: honest seconds of a group mean. The paper: FedAvg-IC's "
+        "group's server; d_group: honest seconds of a group mean. The paper: FedAvg-IC's "
         "groups cost less in both Delta and hops than HierFAVG's (the network's edges), and form a "
         f"front, on which HierFAVG is not. {spoken(runs)}",
     )
