@@ -138,9 +138,8 @@ def curve_of(problem: Problem, means: Sequence[Mean]) -> list[list[float]]:
     return found
 
 
-def measured(cell: Cell) -> Json:
-    """Train everything of a cell."""
-    dataset = load_dataset(cell.config(OPEN, LINKS[0]))
+def grid_of(cell: Cell, dataset: Dataset, _: Json) -> Json:
+    """Train every schedule of the grid."""
     began = time.perf_counter()
     grid: Json = {str(link): {} for link in LINKS}
     for schedule in cell.grid:
@@ -151,16 +150,21 @@ def measured(cell: Cell) -> Json:
             grid[str(link)][str(schedule)] = curve_of(problem, means)
     fedavg = grid[str(LINKS[0])][str(FEDAVG)][-1]
     targets = {"loss": fedavg[1], "accuracy": fedavg[2]}
-    found: Json = {"targets": targets, "grid": grid, "auto": {}, "forecast": {}}
+    return {"targets": targets, "grid": grid, "grid_s": time.perf_counter() - began}
+
+
+def auto_of(cell: Cell, dataset: Dataset, grid: Json) -> Json:
+    """Let runs choose, for every link and target, and keep what they forecast."""
+    began = time.perf_counter()
+    found: Json = {"auto": {}, "forecast": {}}
     for link in LINKS:
-        for what, value in targets.items():
-            algorithm = {**OPEN, f"target_{what}": value}
-            problem = problem_of(cell, algorithm, link, dataset)
+        for what, value in grid["targets"].items():
+            problem = problem_of(cell, {**OPEN, f"target_{what}": value}, link, dataset)
             means = trained(problem)
             key = f"{link} {what}"
             found["auto"][key] = {"curve": curve_of(problem, means), "chosen": chosen(means)}
             found["forecast"][key] = forecast_of(problem)
-    return {**found, "wall_s": time.perf_counter() - began}
+    return {**found, "auto_s": time.perf_counter() - began}
 
 
 def problem_of(cell: Cell, algorithm: Json, link: float, dataset: Dataset) -> Problem:
@@ -185,19 +189,23 @@ def forecast_of(problem: Problem) -> Json:
     best: dict[str, float] = {}
     for f in choice.forecasts:
         key = str((f.option.num_groups, f.tau1, f.tau2))
-        best[key] = min(best.get(key, math.inf), state.clock.seconds + f.seconds)
+        best[key] = min(best.get(key, math.inf), state.clock.seconds + f.at_this_pace_s)
     return {k: v if math.isfinite(v) else None for k, v in best.items()}
 
 
 def kept(cell: Cell, folder: Path) -> Json:
     """Read what a cell gave, or measure it now and keep it."""
-    path = folder / f"{cell.name}.json"
-    if not path.exists():
-        found = measured(cell)
-        path.with_suffix(".tmp").write_text(json.dumps(found))
-        path.with_suffix(".tmp").rename(path)
-    read: Json = json.loads(path.read_text())
-    return read
+    dataset = None
+    found: Json = {}
+    for part, measure in (("grid", grid_of), ("auto", auto_of)):
+        path = folder / f"{cell.name}-{part}.json"
+        if not path.exists():
+            dataset = dataset or load_dataset(cell.config(OPEN, LINKS[0]))
+            new = measure(cell, dataset, found)
+            path.with_suffix(".tmp").write_text(json.dumps(new))
+            path.with_suffix(".tmp").rename(path)
+        found |= json.loads(path.read_text())
+    return found
 
 
 def hit(curve: Sequence[Sequence[float]], what: str, target: float) -> float:

@@ -48,6 +48,7 @@ ORDER = [
     "survey",
     "netview",
     "planview",
+    "explained",
     "planfile",
     "straying",
     "sweep",

@@ -19,11 +19,10 @@ TAU2 = (1, 2, 3, 5, 10, 20)
 USUAL = 5  # local steps of a round of FedAvg, whose end is the target unless another is given
 AGAIN = 1.15  # tune again when there are so many times as many steps as then
 BETTER = 0.97  # of the forecast seconds, to change the schedule
-MARGIN = 1.05  # of the progress that a target takes, to be on the safe side
 DOUBT = 1.2  # a reach may be so many times what fits best, or less by that
 RANGE = 24  # other fits, at most, that say how sure a forecast is
 POWER = 0.85  # of the loss above its floor that the share of errors falls with
-NEAR = 0.2  # in the logarithm of that loss
+NEAR = 0.05  # in the logarithm of that loss
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,8 @@ class Option:
 class Forecast:
     """When an option with a schedule is expected at the target, infinite for never.
 
-    `seconds` and `bytes` count from now; `loss` is that of the last step, T.
+    `seconds` and `bytes` count from now; `loss` is that of the last step, T. `at_this_pace_s` is
+    the same as `seconds`, or what it would be if steps went on after T as they did before.
     """
 
     option: Option
@@ -81,6 +81,7 @@ class Forecast:
     steps: float
     bytes: float
     loss: float
+    at_this_pace_s: float
     low_s: float = math.nan
     high_s: float = math.nan
 
@@ -136,14 +137,14 @@ class Outlook:
         return self.tuning.target_loss or None
 
     def target(self, fit: Fit) -> float:
-        """Return the progress to reach, from the start of the run, and a little more."""
+        """Return the progress to reach, from the start of the run."""
         loss = self.target_loss(fit)
         if loss is not None:
-            return MARGIN * fit.curve.progress(loss)
+            return fit.curve.progress(loss)
         rates = self.tuning.rates
         T = len(rates)
         rounds = [Round(t, min(USUAL, T - t), 1) for t in range(0, T, USUAL)]
-        return MARGIN * float(sum(r.worth(rates, fit.reach) for r in rounds))
+        return float(sum(r.worth(rates, fit.reach) for r in rounds))
 
     def so_far(self, fit: Fit) -> float:
         """Return the progress made, by a fit."""
@@ -189,6 +190,7 @@ class Outlook:
             rounds * tau1 * tau2 if reached else math.inf,
             rounds * round_bytes,
             rest.fit.curve.loss(made),
+            rounds * round_s * (1.0 if reached else rest.far(made)),
         )
 
 
@@ -218,6 +220,10 @@ class _Rest:
                 rounds += 1.0 if made + gained < self.target else (self.target - made) / gained
             made += gained
         return rounds + 0.5 if rounds else 0.0, made
+
+    def far(self, made: float) -> float:
+        """Return how many times what is made with all steps that are left the target takes."""
+        return (self.target - self.made) / max(made - self.made, 1e-12)
 
     def _local(self, tau1: int) -> list[float]:
         """Return the worth of every tau1 steps that are left, of the last ones too."""
