@@ -10,7 +10,7 @@ import numpy as np
 from coterie.costs import Floats
 from coterie.errors import GroupingError
 from coterie.schedule import Schedule
-from coterie.theory.progress import Fit, History, Round, worth
+from coterie.theory.progress import Fit, History, Round, farther, worth
 
 PILOT = (1, 5, 1)  # steps before each of the first global means: alone, astray, and alone again
 GROUPS = (1, 2, 5, 10, 20)  # K to try, where it is open
@@ -20,8 +20,9 @@ USUAL = 5  # local steps of a round of FedAvg, whose end is the target unless an
 AGAIN = 1.15  # tune again when there are so many times as many steps as then
 BETTER = 0.97  # of the forecast seconds, to change the schedule
 DOUBT = 1.2  # a reach may be so many times what fits best, or less by that
+SHORT = 2  # which of the fits has the short reach
 RANGE = 24  # other fits, at most, that say how sure a forecast is
-POWER = 0.85  # of the loss above its floor that the share of errors falls with
+POWER, LEAST_POWER = 0.85, 0.6  # of the loss above its floor that errors fall with, and at least
 NEAR = 0.05  # in the logarithm of that loss
 
 
@@ -70,8 +71,8 @@ class Option:
 class Forecast:
     """When an option with a schedule is expected at the target, infinite for never.
 
-    `seconds` and `bytes` count from now; `loss` is that of the last step, T. `at_this_pace_s` is
-    the same as `seconds`, or what it would be if steps went on after T as they did before.
+    `seconds` and `bytes` count from now; `loss` is that of the last step, T. `beyond_s` is the same
+    as `seconds`, or what it would be if steps went on after T with rates that fall as before.
     """
 
     option: Option
@@ -81,7 +82,7 @@ class Forecast:
     steps: float
     bytes: float
     loss: float
-    at_this_pace_s: float
+    beyond_s: float
     low_s: float = math.nan
     high_s: float = math.nan
 
@@ -130,15 +131,15 @@ class Outlook:
         doubted = [replace(best, reach=best.reach * d) for d in (DOUBT, 1 / DOUBT)]
         return [best, *doubted, *found[1::every]]
 
-    def target_loss(self, fit: Fit) -> float | None:
+    def target_loss(self, fit: Fit, power: float = POWER) -> float | None:
         """Return the loss to reach, by a fit; None: what FedAvg ends with."""
         if self.tuning.target_accuracy:
-            return loss_at(self.tuning.target_accuracy, self.looks, fit.curve.floor)
+            return loss_at(self.tuning.target_accuracy, self.looks, fit.curve.floor, power)
         return self.tuning.target_loss or None
 
-    def target(self, fit: Fit) -> float:
+    def target(self, fit: Fit, power: float = POWER) -> float:
         """Return the progress to reach, from the start of the run."""
-        loss = self.target_loss(fit)
+        loss = self.target_loss(fit, power)
         if loss is not None:
             return fit.curve.progress(loss)
         rates = self.tuning.rates
@@ -155,7 +156,7 @@ class Outlook:
 
         Soonest with some doubt: both if steps count as they seem to, and if they count less.
         """
-        rests = [self._rest(fit) for fit in self.fits[:3]]
+        rests = self._rests(self.fits[:3])
         found = [
             self._ranged(rests, option, tau1, tau2)
             for option in options
@@ -166,16 +167,20 @@ class Outlook:
 
     def of(self, option: Option, tau1: int, tau2: int) -> Forecast:
         """Return the forecast of one schedule, its range by all that fits."""
-        return self._ranged([self._rest(fit) for fit in self.fits], option, tau1, tau2)
+        return self._ranged(self._rests(self.fits), option, tau1, tau2)
 
     def _ranged(self, rests: "Sequence[_Rest]", option: Option, tau1: int, tau2: int) -> Forecast:
         best, *others = (self._forecast(rest, option, tau1, tau2) for rest in rests)
         seconds = [best.seconds, *(other.seconds for other in others)]
         return replace(best, low_s=min(seconds), high_s=max(seconds))
 
-    def _rest(self, fit: Fit) -> "_Rest":
-        rates = self.tuning.rates
-        return _Rest(rates, self.t, fit, self.so_far(fit), self.target(fit))
+    def _rests(self, fits: Sequence[Fit]) -> "list[_Rest]":
+        """What is left by every fit; the target is farther off by that with the short reach."""
+        powers = [LEAST_POWER if n == SHORT else POWER for n in range(len(fits))]
+        return [
+            _Rest(self.tuning.rates, self.t, fit, self.so_far(fit), self.target(fit, power))
+            for fit, power in zip(fits, powers, strict=True)
+        ]
 
     def _forecast(self, rest: "_Rest", option: Option, tau1: int, tau2: int) -> Forecast:
         rounds, made = rest.rounds(tau1, tau2, option.ratio)
@@ -190,7 +195,7 @@ class Outlook:
             rounds * tau1 * tau2 if reached else math.inf,
             rounds * round_bytes,
             rest.fit.curve.loss(made),
-            rounds * round_s * (1.0 if reached else rest.far(made)),
+            round_s * (rounds if reached else rest.beyond(tau1, tau2, option.ratio)),
         )
 
 
@@ -210,7 +215,7 @@ class _Rest:
 
         The round that reaches it counts in part, and half a round more: it is seen at an end.
         """
-        reach = self.fit.reach / ratio if ratio and tau2 > 1 else math.inf
+        reach = self.fit.reach * farther(ratio)
         parts, made, rounds = self._local(tau1), self.made, 0.0
         for at in range(0, len(parts), tau2):
             gained = 0.0
@@ -221,9 +226,15 @@ class _Rest:
             made += gained
         return rounds + 0.5 if rounds else 0.0, made
 
-    def far(self, made: float) -> float:
-        """Return how many times what is made with all steps that are left the target takes."""
-        return (self.target - self.made) / max(made - self.made, 1e-12)
+    def beyond(self, tau1: int, tau2: int, ratio: float) -> float:
+        """Return how many rounds the target takes if steps go on after the last, if ever."""
+        last = self.rates[-1] * (self.rates[-1] / self.rates[-2]) ** np.arange(
+            1, 2 * len(self.rates)
+        )
+        rounds, made = replace(self, rates=np.append(self.rates, last), parts={}).rounds(
+            tau1, tau2, ratio
+        )
+        return rounds if made >= self.target else math.inf
 
     def _local(self, tau1: int) -> list[float]:
         """Return the worth of every tau1 steps that are left, of the last ones too."""
@@ -234,7 +245,7 @@ class _Rest:
         return self.parts[tau1]
 
 
-def loss_at(accuracy: float, looks: Sequence[Look], floor: float) -> float:
+def loss_at(accuracy: float, looks: Sequence[Look], floor: float, power: float = POWER) -> float:
     """Guess the loss at which a run will have an accuracy.
 
     Errors fall with a power of the loss above its floor, from where the run is; looks at about the
@@ -249,8 +260,8 @@ def loss_at(accuracy: float, looks: Sequence[Look], floor: float) -> float:
     above = np.log([max(look.loss - floor, 1e-9) for look in looks])
     errors = np.log([max(1 - look.accuracy, 1e-9) for look in looks])
     weights = np.exp(-np.square((above - above[-1]) / NEAR))
-    start = float(np.average(errors - POWER * above, weights=weights))
-    return floor + math.exp((math.log(max(1 - accuracy, 1e-9)) - start) / POWER)
+    start = float(np.average(errors - power * above, weights=weights))
+    return floor + math.exp((math.log(max(1 - accuracy, 1e-9)) - start) / power)
 
 
 def affordable(forecasts: Sequence[Forecast], max_bytes: float, spent: float) -> list[Forecast]:

@@ -2,8 +2,8 @@
 
 Progress is measured in summed learning rates: a step of everyone together at rate eta is worth eta.
 Without a mean in between, nodes (or groups) stray from each other by their divergence times what
-they have gained since; a step from there counts exp(-(gained / reach)^2) of its rate, where the
-reach is in proportion to 1 / divergence. Reach and loss curve are fitted to what a run has shown.
+they have gained since; a step from there counts exp(-(gained / reach)^2) of its rate. Groups that
+diverge less than nodes reach farther. Reach and loss curve are fitted to what a run has shown.
 """
 
 import math
@@ -21,6 +21,7 @@ REACH, REACH_SD = 0.7, 1.5  # of the first rate, and in its logarithm, where not
 NOISE = 0.01  # of a loss: what the curve is trusted with over a whole run
 EARLY_NOISE = 0.002  # and over its first rounds
 EARLY = 4  # losses
+GROUPED = 1.5  # power of the divergence that the reach of groups falls with
 REACHES = np.geomspace(0.05, 200.0, 60)  # of the first rate
 SCALES = np.geomspace(0.05, 200.0, 40)  # of the progress so far
 FLOORS = np.linspace(0.0, 0.8, 9)
@@ -36,6 +37,15 @@ def worth(parts: Sequence[Floats | float] | Floats, reach: Floats | float) -> Fl
     for part in parts:
         gained = gained + part * np.exp(-np.square(gained / reach))
     return gained
+
+
+def farther(ratio: float) -> float:
+    """Return how many times farther groups reach than nodes, by the ratio of their divergences.
+
+    >>> farther(1.0), farther(0.25), farther(0.0)
+    (1.0, 8.0, inf)
+    """
+    return float(ratio**-GROUPED) if ratio else math.inf
 
 
 @dataclass(frozen=True)
@@ -61,7 +71,7 @@ class Round:
         gained = [worth(part, reach) for part in steps]
         if self.tau2 == 1:
             return gained[0]
-        return worth(gained, np.asarray(reach) / self.ratio if self.ratio else np.inf)
+        return worth(gained, np.asarray(reach) * farther(self.ratio))
 
 
 @dataclass(frozen=True)
