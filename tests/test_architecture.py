@@ -47,6 +47,7 @@ ORDER = [
     "retime",
     "survey",
     "netview",
+    "pricing",
     "planview",
     "explained",
     "planfile",

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from coterie.planview import Point, View, label
+from coterie.planview import View
+from coterie.pricing import Point, label
 from coterie.report.drawing import image, page, png, table
 from coterie.report.network import Table
 
