@@ -49,6 +49,7 @@ ORDER = [
     "netview",
     "pricing",
     "planview",
+    "bylabels",
     "explained",
     "planfile",
     "straying",

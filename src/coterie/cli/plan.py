@@ -3,7 +3,10 @@
 import json
 import os
 import re
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,12 +14,31 @@ from coterie.cli.commands import loading, print_table, set_option
 from coterie.cli.planned import as_csv, plain, tables
 from coterie.errors import CoterieError
 
+if TYPE_CHECKING:
+    from coterie.planview import View
+
 UNITS = {"": 1.0, "ms": 1e-3, "s": 1.0, "m": 60.0}
 SUFFIXES = (".html", ".png")
 
 
 @click.command()
-@click.argument("file")
+@click.argument("file", required=False)
+@click.option(
+    "--nodes",
+    type=click.Path(path_type=Path),
+    help="Without FILE: CSV of node, perhaps edge, and examples of every class.",
+)
+@click.option(
+    "--network",
+    type=click.Path(path_type=Path),
+    help="Without FILE: the nodes' network, a CSV, GraphML or JSON (docs/network.md).",
+)
+@click.option(
+    "--model-bytes",
+    type=click.IntRange(1, 10**15),
+    metavar="BYTES",
+    help="Without FILE: size of a model on the wire.",
+)
 @set_option
 @click.option(
     "--methods", metavar="A,B,...", help="Ways to group ['coterie list groupings': all of them]."
@@ -28,7 +50,7 @@ SUFFIXES = (".html", ".png")
     "-o",
     "--out",
     type=click.Path(path_type=Path),
-    help="Page to write; the picture goes beside it [plan-FILE.html].",
+    help="Page to write; the picture goes beside it [plan-FILE.html, or plan-NODES.html].",
 )
 @click.option(
     "--save", type=click.Path(path_type=Path), help="CSV of node, group, server to write."
@@ -40,7 +62,10 @@ SUFFIXES = (".html", ".png")
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead; a page only with --out.")
 def plan(
-    file: str,
+    file: str | None,
+    nodes: Path | None,
+    network: Path | None,
+    model_bytes: int | None,
     overrides: tuple[str, ...],
     methods: str | None,
     budget: str | None,
@@ -49,7 +74,8 @@ def plan(
     export: Path | None,
     as_json: bool,
 ) -> None:
-    """Say who should train with whom in the experiment FILE, before it is trained.
+    """Say who should train with whom in the experiment FILE, before it is trained; or among your
+    own nodes, by their label counts.
 
     \b
     coterie plan quickstart
@@ -77,25 +103,35 @@ def plan(
     its number of groups and its limits. Draws all of it into an HTML page and a PNG.
 
     Of a sweep, the first run is planned that weighs both costs, else the first that searches.
+
+    \b
+    Without data, model or gradients, from two files of your own:
+      coterie plan --nodes nodes.csv --network net.csv --model-bytes 1476392
+    nodes.csv            net.csv: MByte/s           or net.csv: links, .graphml, .json
+      node,edge,cat,dog    ,cam 1,cam 2,cam 3         a,b,mbytes_per_s
+      cam 1,north,90,10    cam 1,,12,3                cam 1,switch,10
+      cam 2,north,0,80     cam 2,12,,3                cam 2,switch,10
+      cam 3,south,40,0     cam 3,3,3,                 cam 3,switch,2
+
+    Nodes are known by their names, in any order; column edge may be left out. Delta is how far the
+    groups' label shares are from everyone's. Nothing is trained: times are of transfers, and a
+    local step counts 0 s. --set takes network.*, algorithm.*, train.steps and seed.
     """
-    from coterie.cli.experiments import experiment_path
-    from coterie.config import load_experiment
     from coterie.planfile.writing import contents, plan_of
-    from coterie.planview import plans
     from coterie.report.drawing import write
     from coterie.report.plan import render
 
-    path = experiment_path(file)
-    page = out or Path(f"plan-{path.stem}.html")
+    name, find = _what(file, overrides, nodes, network, model_bytes)
+    page = out or Path(f"plan-{name}.html")
     paged = out is not None or not as_json
+    read = {"--nodes": nodes, "--network": network}
     if paged:
         _check_file("--out", page, "plan.html", also=SUFFIXES)
-    _check_files(save, export, page if paged else None)
+    _check_files(save, export, page if paged else None, read)
     budget_s = None if budget is None else seconds(budget)
     names = () if methods is None else _names(methods)
-    configs = load_experiment(path, overrides)
-    with loading(path.stem) as progress:
-        view = plans(configs, methods=names, budget_s=budget_s, progress=progress)
+    with loading(name) as progress:
+        view = find(methods=names, budget_s=budget_s, progress=progress)
         progress("drawing", 0, 0)
         said = tables(view)
         files = render(view, said, page) if paged else {}
@@ -103,23 +139,56 @@ def plan(
             files[save] = as_csv(view)
         if export is not None:
             files[export] = contents(plan_of(view), export.suffix)
-    for name, content in files.items():
-        write(name, content)
+    for path, content in files.items():
+        write(path, content)
     if as_json:
         click.echo(json.dumps(plain(view), indent=1))
     else:
         for title, head, rows, foot in said:
             print_table(title, head, rows, foot, wrap="group")
             click.echo()
-    for name in sorted(files):
-        click.echo(f"wrote {name}", err=as_json)
+    for path in sorted(files):
+        click.echo(f"wrote {path}", err=as_json)
 
 
-def _check_files(save: Path | None, export: Path | None, page: Path | None) -> None:
+def _what(
+    file: str | None,
+    overrides: tuple[str, ...],
+    nodes: Path | None,
+    network: Path | None,
+    model_bytes: int | None,
+) -> "tuple[str, Callable[..., View]]":
+    """Name what is planned, and return what plans it: an experiment, or nodes of one's own."""
+    from coterie.bylabels import plans_by_labels
+    from coterie.cli.experiments import experiment_path
+    from coterie.config import load_experiment
+    from coterie.planview import plans
+
+    told = {"--nodes": nodes, "--network": network, "--model-bytes": model_bytes}
+    given = [option for option, value in told.items() if value is not None]
+    if file is not None:
+        if given:
+            raise CoterieError(f"FILE says all that {given[0]} does; leave one of them out")
+        path = experiment_path(file)
+        return path.stem, partial(plans, load_experiment(path, overrides))
+    if nodes is None or network is None or model_bytes is None:
+        lacks = " and ".join(option for option in told if option not in given)
+        raise CoterieError(
+            f"without FILE, {lacks} must be given too"
+            if given
+            else "needs FILE, or --nodes, --network and --model-bytes; see coterie plan --help"
+        )
+    return nodes.stem, partial(plans_by_labels, nodes, network, model_bytes, overrides)
+
+
+def _check_files(
+    save: Path | None, export: Path | None, page: Path | None, read: dict[str, Path | None]
+) -> None:
     """Refuse files besides the page that cannot be written, or that are one and the same."""
     from coterie.planfile.writing import check_suffix
 
     taken = {} if page is None else {page.absolute().with_suffix(s): "--out" for s in SUFFIXES}
+    taken |= {path.absolute(): option for option, path in read.items() if path is not None}
     for option, path, example in (
         ("--save", save, "groups.csv"),
         ("--export", export, "plan.json"),

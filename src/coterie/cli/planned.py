@@ -37,6 +37,8 @@ def _methods(view: "View") -> "Table":
         f"Delta: by {view.seen}{after}; cost: weighted {label(*view.weights)} "
         "(alpha_iid:alpha_comm); front: nothing else beats it in both Delta and d_group"
     ]
+    if not view.timed:
+        foot.append("times are of transfers; how long a local step takes is not known: 0 s")
     foot += [f"left out: {line}" for line in view.left_out]
     return Table(title, head, rows, "\n".join(foot))
 
@@ -149,6 +151,7 @@ def plain(view: "View") -> dict[str, Any]:
         "num_groups": view.num_groups,
         "tau2": view.algorithm.tau2,
         "d_global": view.global_s,
+        "step_s_known": view.timed,
         "alpha_iid": view.weights[0],
         "alpha_comm": view.weights[1],
         "Delta_by": view.seen,
