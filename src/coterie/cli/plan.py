@@ -60,6 +60,11 @@ SUFFIXES = (".html", ".png")
     type=click.Path(path_type=Path),
     help="Plan to write for other systems, .json or .csv: groups, servers, schedule, times.",
 )
+@click.option(
+    "--explain",
+    is_flag=True,
+    help="Choose the number of groups, tau1 and tau2 by a pilot, and say why [docs/theory.md].",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead; a page only with --out.")
 def plan(
     file: str | None,
@@ -72,6 +77,7 @@ def plan(
     out: Path | None,
     save: Path | None,
     export: Path | None,
+    explain: bool,
     as_json: bool,
 ) -> None:
     """Say who should train with whom in the experiment FILE, before it is trained; or among your
@@ -85,6 +91,8 @@ def plan(
     coterie plan quickstart --save groups.csv         node, group, server: for a deployment
     coterie plan quickstart --export plan.json        with schedule and times: docs/plan.md
     coterie plan quickstart --json                    everything, for a program
+    coterie plan quickstart --explain                 how many groups, how often to average, and why
+    coterie plan quickstart --explain --set algorithm.tau1=auto --set algorithm.target_accuracy=0.8
 
     FILE is a TOML file or the name of one that ships with coterie. Takes one training step, groups
     the nodes by every method on what that shows, and prints for each:
@@ -104,6 +112,9 @@ def plan(
 
     Of a sweep, the first run is planned that weighs both costs, else the first that searches.
 
+    With --explain a pilot of seven steps is run, and the seconds to the target are forecast for
+    every number of groups, tau1 and tau2 that the file leaves open ("auto"), or for all.
+
     \b
     Without data, model or gradients, from two files of your own:
       coterie plan --nodes nodes.csv --network net.csv --model-bytes 1476392
@@ -121,6 +132,9 @@ def plan(
     from coterie.report.drawing import write
     from coterie.report.plan import render
 
+    if explain:
+        _explain(file, overrides, out, as_json, (nodes, network, methods, budget, save, export))
+        return
     name, find = _what(file, overrides, nodes, network, model_bytes)
     page = out or Path(f"plan-{name}.html")
     paged = out is not None or not as_json
@@ -179,6 +193,26 @@ def _what(
             else "needs FILE, or --nodes, --network and --model-bytes; see coterie plan --help"
         )
     return nodes.stem, partial(plans_by_labels, nodes, network, model_bytes, overrides)
+
+
+def _explain(
+    file: str | None,
+    overrides: tuple[str, ...],
+    out: Path | None,
+    as_json: bool,
+    others: tuple[object, ...],
+) -> None:
+    from coterie.cli.experiments import experiment_path
+    from coterie.cli.explain import explain_plan
+    from coterie.config import load_experiment
+
+    if file is None or any(other is not None for other in others):
+        raise CoterieError("--explain takes FILE, --set, --out and --json only")
+    path = experiment_path(file)
+    page = out or (None if as_json else Path(f"explain-{path.stem}.html"))
+    if page is not None:
+        _check_file("--out", page, "explain.html", also=SUFFIXES)
+    explain_plan(path.stem, load_experiment(path, overrides), page, as_json)
 
 
 def _check_files(
