@@ -1,10 +1,11 @@
 """Ray, which nothing else here imports: a cluster, its actors and tasks, and its faults in words.
 
-A cluster that is started here listens on the loopback address alone, has no dashboard and tells
-nobody that it is there.
+A cluster that is started here listens on the loopback address alone, wants a token that nobody
+else has, has no dashboard and tells nobody that it is there.
 """
 
 import os
+import secrets
 import signal
 import socket
 import threading
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
+from warnings import catch_warnings
 
 from coterie.errors import ClusterError, CoterieError
 
@@ -237,7 +239,8 @@ def _connect(ray: Any, address: str, cpus: int, store_mbytes: int | None) -> Non
             options["object_store_memory"] = store_mbytes << 20
     for left in reversed(range(STARTS if address == LOCAL else 1)):
         try:
-            with _environment(inside), _own_signals():
+            with _environment(inside, token=address == LOCAL), _own_signals():
+                _look_for_token(ray)
                 ray.init(address=address, **options)
             break
         except Exception as error:  # of whatever kind: Ray has many, and plain ones
@@ -282,21 +285,27 @@ def check_address(address: str) -> str:
 
 
 @contextmanager
-def _environment(inside: bool) -> Iterator[None]:
-    """What Ray and the processes it starts read while it starts them."""
+def _environment(inside: bool, token: bool) -> Iterator[None]:
+    """What Ray and the processes it starts read while it starts them; no token is written down."""
     wanted = {"RAY_USAGE_STATS_ENABLED": "0"}
     if inside:
         wanted["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
-    before = {key: os.environ.get(key) for key in wanted}
+    if token:
+        wanted |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    before = {key: os.environ[key] for key in wanted if key in os.environ}
     os.environ.update(wanted)
     try:
         yield
     finally:
-        for key, value in before.items():
-            if value is None:
-                del os.environ[key]
-            else:
-                os.environ[key] = value
+        for key in wanted:
+            del os.environ[key]
+        os.environ.update(before)
+
+
+def _look_for_token(ray: Any) -> None:
+    """Let Ray read again whether a token is wanted, and which: it keeps both once it has."""
+    ray._raylet.Config.initialize("")
+    ray._raylet.AuthenticationTokenLoader.instance().reset_cache()
 
 
 @contextmanager
@@ -307,6 +316,7 @@ def _own_signals() -> Iterator[None]:
         return
     before = signal.getsignal(signal.SIGTERM)
     try:
-        yield
+        with catch_warnings(action="ignore", category=FutureWarning):  # tips on Ray's next versions
+            yield
     finally:
         signal.signal(signal.SIGTERM, before)
