@@ -149,7 +149,9 @@ def test_a_bug_in_one_run_ends_no_other(tmp_path: Path, monkeypatch: pytest.Monk
         Job(small(0, 4, "broken_module:make"), tmp_path / "broken", "broken"),
         Job(small(0, 4), tmp_path / "whole", "whole"),
     ]
-    failed = run_on_ray(jobs, 1, lambda *_: None, 0.0, Stop(), lambda _: None)
+    said: list[str] = []
+    failed = run_on_ray(jobs, 1, lambda *_: None, 0.0, Stop(), said.append)
+    assert len(said) == 1 and 'raise ValueError("a bug' in said[0]  # the code is shown
     assert {label: str(error) for label, error in failed.items()} == {"broken": "ValueError: a bug"}
     assert read_run(tmp_path / "whole").summary["status"] == "complete"
 

@@ -94,6 +94,8 @@ class _Sweep:
                 continue
             except Exception as error:  # of whatever kind: the other runs go on
                 what, more = "failed", in_a_line(error)
+                if more is not error:
+                    self.say(f"{job.folder}: {error}")  # with where in the code it was
             self._show(job)
             if what == "failed":
                 self.failed[job.label] = more
