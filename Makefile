@@ -26,7 +26,7 @@ test: $(READY) browser lint  ## style, types, and every test
 
 test-ray: $(READY)  ## train on Ray with real processes, some of which are killed (installs Ray)
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,ray]'
-	$(BIN)/python -m pytest tests/test_sharded.py tests/test_ray.py
+	$(BIN)/python -m pytest tests/test_sharded.py tests/test_ray.py tests/test_ray_*.py
 
 test-flower: $(READY)  ## Flower for real: SuperLinks and SuperNodes on loopback (about 15 minutes; installs flwr)
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,flower]'

@@ -1,15 +1,22 @@
-"""A small run on Ray, in a process of its own: on a cluster of several machines that are none.
+"""Small runs on Ray, in a process of their own: on a cluster of several machines that are none.
 
-    python clustered.py MACHINES [kill]       kill: one of them goes in the middle of a round
+    python clustered.py MACHINES [kill]         kill: one of them goes in the middle of a round
+    python clustered.py MACHINES sweep FOLDER   as many whole runs; one machine goes on the way
 
-Prints the rows as JSON, a line each, and then how many actors died.
+Prints the rows as JSON, a line each, and then how many actors died; of a sweep what was said.
 """
 
+import gc
 import json
+import os
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from coterie.cluster import Cluster
 from coterie.config import make_config
@@ -18,9 +25,15 @@ from coterie.engine.sharded import Sharded
 from coterie.prepare import Prepared, prepare
 from coterie.run import rounds
 from coterie.sections import Config
+from coterie.sweep.jobs import Job, Stop
+from coterie.sweep.onray import run_on_ray
 
 STORE_MBYTES = 100
 KILLED_AT = 4  # the question in whose middle something dies
+RAYS_OWN = [  # what Ray leaves behind where it starts processes, and Python warns of
+    pytest.mark.filterwarnings("ignore:unclosed file .*/dev/null:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore:subprocess [0-9]+ is still running:ResourceWarning"),
+]
 
 
 def config(engine: str = "ray", model: str = "2nn", steps: int = 8, **ray: object) -> Config:
@@ -68,8 +81,31 @@ def in_the_middle(kill: "Any") -> None:
     Cluster.first = watched  # type: ignore[method-assign]
 
 
-def main(machines: int, killed: bool) -> None:
-    """Start machines on the loopback address, and run over them."""
+def end_ray() -> None:
+    """End the cluster of this process, and all that Ray leaves behind."""
+    import ray
+
+    ray.shutdown()
+    gc.collect()
+
+
+def writer_of(folder: Path) -> int:
+    """Process, other than this one, that has a run's rows open."""
+    wanted = str(folder / "rows.jsonl")
+    for handle in Path("/proc").glob("[0-9]*/fd/*"):
+        try:
+            found, pid = str(handle.readlink()), int(handle.parts[2])
+        except OSError:
+            continue
+        if found == wanted and pid != os.getpid():
+            return pid
+    raise AssertionError("nobody writes it")
+
+
+@contextmanager
+def cluster_of(machines: int) -> Iterator[tuple[str, Callable[[], None]]]:
+    """Start machines on the loopback address; yield where, and what takes one of them away."""
+    import ray
     from ray._private import ray_constants
     from ray.cluster_utils import Cluster as Machines
 
@@ -83,21 +119,61 @@ def main(machines: int, killed: bool) -> None:
     cluster = Machines(initialize_head=True, head_node_args={**alike, "num_cpus": 0})
     others = [cluster.add_node(**alike) for _ in range(machines)]
     try:
-        said: list[str] = []
-        prepared = prepare(config(address=cluster.address), None, 1, said.append)
-        crew = crew_of(prepared)
-        assert len(crew.pids) == machines
-        if killed:
-            in_the_middle(lambda: cluster.remove_node(others[0], allow_graceful=False))
-        for row in rows(prepared):
-            print(json.dumps(row))
-        print(json.dumps({"deaths": crew.deaths, "said": said}), flush=True)
+        yield cluster.address, lambda: cluster.remove_node(others[0], allow_graceful=False)
     finally:
-        import ray
-
         ray.shutdown()
         cluster.shutdown()
 
 
+def run_over(machines: int, killed: bool) -> None:
+    """Run on actors of all machines."""
+    with cluster_of(machines) as (address, lose_one):
+        said: list[str] = []
+        prepared = prepare(config(address=address), None, 1, said.append)
+        crew = crew_of(prepared)
+        assert len(crew.pids) == machines
+        if killed:
+            in_the_middle(lose_one)
+        for row in rows(prepared):
+            print(json.dumps(row))
+        print(json.dumps({"deaths": crew.deaths, "said": said}), flush=True)
+
+
+def sweep_over(machines: int, out: Path) -> None:
+    """Do a run on every machine, and lose one when all have begun."""
+    import ray
+
+    said: list[str] = []
+    begun: set[str] = set()
+    with cluster_of(machines) as (address, lose_one):
+        what = config("vectorized", steps=40, address=address)
+        jobs = [
+            Job(replace(what, seed=seed), out / f"seed{seed}", f"seed{seed}")
+            for seed in range(machines)
+        ]
+
+        def on_row(label: str, _: dict[str, Any]) -> None:
+            if len(begun) < machines:
+                begun.add(label)
+                if len(begun) == machines:
+                    lose_one()
+
+        failed = run_on_ray(jobs, 1, on_row, 0.0, Stop(), said.append)
+        flags = [Cluster(address).flag() for _ in range(4)]
+        where = [flag.pole.__ray_call__.remote(lambda _: node()) for flag in flags]
+        about = {"failed": {label: str(error) for label, error in failed.items()}, "said": said}
+        print(json.dumps({**about, "here": node(), "flags": ray.get(where)}), flush=True)
+
+
+def node() -> str:
+    """The machine of a cluster that this is."""
+    import ray
+
+    return str(ray.get_runtime_context().get_node_id())
+
+
 if __name__ == "__main__":
-    main(int(sys.argv[1]), "kill" in sys.argv)
+    if "sweep" in sys.argv:
+        sweep_over(int(sys.argv[1]), Path(sys.argv[3]))
+    else:
+        run_over(int(sys.argv[1]), "kill" in sys.argv)

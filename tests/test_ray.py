@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,7 +20,9 @@ from resuming import PATIENCE_S, coterie, n_rows, outcome, start, sweep, tiny, w
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'coterie[ray]'")
 
-from clustered import config, crew_of, in_the_middle, rows
+from clustered import RAYS_OWN, config, crew_of, end_ray, in_the_middle, rows
+
+pytestmark = RAYS_OWN
 
 OWN = """
 from torch import nn
@@ -44,9 +47,7 @@ def first_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
 def ended() -> Iterator[None]:
     """One cluster for all tests here, which ends with them."""
     yield
-    import ray
-
-    ray.shutdown()
+    end_ray()
 
 
 @pytest.fixture(scope="module")
@@ -138,6 +139,7 @@ def test_a_driver_killed_on_the_way_is_gone_on_with(tmp_path: Path) -> None:
     assert n_rows(folder) < 40
     done = coterie("run", "--resume", folder)
     assert done.exit_code == 0, done.output
+    assert re.search(r"goes on from step [1-9]", done.output)
     execute(what, tmp_path / "whole", threads=1)
     assert outcome(folder) == outcome(tmp_path / "whole")
 
@@ -192,6 +194,26 @@ def test_nothing_listens_beyond_the_loopback_address() -> None:
     listening = [address for pid in family(os.getpid()) for address in sockets(pid)]
     assert len(listening) >= 3
     assert [a for a in listening if not a.endswith("0100007F")] == []
+
+
+def test_a_cluster_of_our_own_answers_nobody_without_its_token() -> None:
+    import ray
+    from ray.core.generated import gcs_service_pb2 as asked
+    from ray.core.generated.gcs_service_pb2_grpc import NodeInfoGcsServiceStub
+
+    grpc = pytest.importorskip("grpc")
+    crew_of(prepare(config(actors=2)))
+    address = ray.get_runtime_context().gcs_address
+    token = ray._raylet.AuthenticationTokenLoader.instance().get_raw_token()
+    with grpc.insecure_channel(address) as channel:
+        ask = NodeInfoGcsServiceStub(channel).GetAllNodeInfo
+        for wrong in ((), (("authorization", f"Bearer {token[::-1]}"),)):
+            with pytest.raises(grpc.RpcError) as refused:
+                ask(asked.GetAllNodeInfoRequest(), metadata=wrong, timeout=PATIENCE_S)
+            assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+        found = ask(asked.GetAllNodeInfoRequest(), metadata=(("authorization", f"Bearer {token}"),))
+    assert len(found.node_info_list) == 1
+    assert "RAY_AUTH_TOKEN" not in os.environ
 
 
 def family(pid: int) -> list[int]:

@@ -1,10 +1,11 @@
 """Ray, which nothing else here imports: a cluster, its actors and tasks, and its faults in words.
 
-A cluster that is started here listens on the loopback address alone, has no dashboard and tells
-nobody that it is there.
+A cluster that is started here listens on the loopback address alone, wants a token that nobody
+else has, has no dashboard and tells nobody that it is there.
 """
 
 import os
+import secrets
 import signal
 import socket
 import threading
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
+from warnings import catch_warnings
 
 from coterie.errors import ClusterError, CoterieError
 
@@ -21,6 +23,7 @@ LOOPBACK = ("127.0.0.1", "localhost")
 TOKEN = "; if it wants a token: export RAY_AUTH_MODE=token"
 STARTS = 3  # of a cluster here, which on a busy machine may not be up in the 30 s that Ray waits
 REACH_S = 5.0  # for a cluster to answer at all
+LOOK_S = 5.0  # at a flag
 
 
 @dataclass(frozen=True)
@@ -31,14 +34,32 @@ class Size:
     gpus: float = 0.0
 
 
+@dataclass(frozen=True)
+class Knobs:
+    """Who uses a cluster, and what to change when memory, or that of a GPU, runs out."""
+
+    who: str
+    memory: str
+    gpu: str
+
+
+ACTORS = Knobs(
+    "an actor", "lower ray.actors", "raise ray.gpus_per_actor, so that fewer share a GPU"
+)
+
+
 class Cluster:
     """A connection to Ray; a process has one."""
 
     def __init__(
-        self, address: str = LOCAL, cpus: int = 1, store_mbytes: int | None = None
+        self,
+        address: str = LOCAL,
+        cpus: int = 1,
+        store_mbytes: int | None = None,
+        knobs: Knobs = ACTORS,
     ) -> None:
         """Start a cluster of so many CPUs here, or join the one at an address."""
-        self._ray = _import_ray()
+        self._ray, self._knobs = _import_ray(), knobs
         self.local = address == LOCAL
         if not self._ray.is_initialized():
             _connect(self._ray, address, cpus, store_mbytes)
@@ -81,7 +102,7 @@ class Cluster:
 
     def put(self, value: Any) -> Any:
         """Place a value in the object store."""
-        with _faults():
+        with _faults(self._knobs):
             return self._ray.put(value)
 
     def pack(self, value: Any) -> bytes:
@@ -115,7 +136,7 @@ class Cluster:
         errors = self._ray.exceptions
         gone = (errors.RayActorError, errors.ObjectLostError, errors.NodeDiedError)
         try:
-            with _faults():
+            with _faults(self._knobs):
                 return self._ray.get(answer)
         except (*gone, errors.WorkerCrashedError, errors.LocalRayletDiedError) as error:
             raise Lost(_why(str(error))) from error
@@ -123,8 +144,16 @@ class Cluster:
             raise Lost("out of memory") from error
 
     def flag(self) -> "Flag":
-        """Return a flag that is down, for all processes of the cluster."""
-        return Flag(self.actor(_Pole, Size(0)))
+        """Return a flag that is down, for all processes of the cluster; it is where we are."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        here = self._ray.get_runtime_context().get_node_id()
+        made = self._ray.remote(_Pole).options(
+            num_cpus=0,
+            max_restarts=-1,
+            scheduling_strategy=NodeAffinitySchedulingStrategy(here, soft=False),
+        )
+        return Flag(made.remote())
 
     def end(self, actor: Any) -> None:
         """End an actor, if it is there; without a cluster, Ray would start one for that."""
@@ -153,12 +182,18 @@ class Flag:
     pole: Any
 
     def set(self) -> None:
-        """Set it, for good."""
-        _import_ray().get(self.pole.hoist.remote())
+        """Set it; to be said again and again, as one whose process was lost is down."""
+        ray = _import_ray()
+        with suppress(ray.exceptions.RayError):
+            ray.get(self.pole.hoist.remote(), timeout=LOOK_S)
 
     def is_set(self) -> bool:
-        """Whether it was set."""
-        return bool(_import_ray().get(self.pole.look.remote()))
+        """Whether it was set, as far as can be seen."""
+        ray = _import_ray()
+        try:
+            return bool(ray.get(self.pole.look.remote(), timeout=LOOK_S))
+        except ray.exceptions.RayError:  # its process is lost, or about to be there again
+            return False
 
 
 class Lost(Exception):  # noqa: N818
@@ -182,7 +217,7 @@ def _why(message: str) -> str:
 
 
 @contextmanager
-def _faults() -> Iterator[None]:
+def _faults(knobs: Knobs) -> Iterator[None]:
     """Say what ran out, and the knob to turn; an error of our own comes as it was raised."""
     ray = _import_ray()
     errors = ray.exceptions
@@ -191,18 +226,15 @@ def _faults() -> Iterator[None]:
     except (errors.ObjectStoreFullError, errors.OutOfDiskError) as error:
         raise ClusterError(
             "Ray's object store is full, and so is the disk that it spills to; raise "
-            "ray.object_store_mbytes (or ray start --object-store-memory), or lower ray.actors"
+            f"ray.object_store_mbytes (or ray start --object-store-memory), or {knobs.memory}"
         ) from error
     except errors.RayTaskError as error:
         cause = getattr(error, "cause", None)
         text = str(cause or error)
         if isinstance(cause, MemoryError) or "allocate memory" in text or "out of memory" in text:
-            gpu = "CUDA" in text
-            way = (
-                "raise ray.gpus_per_actor, so that fewer share a GPU" if gpu else "lower ray.actors"
-            )
+            way = knobs.gpu if "CUDA" in text else knobs.memory
             raise ClusterError(
-                f"an actor is out of memory; {way}, or lower train.batch_size"
+                f"{knobs.who} is out of memory; {way}, or lower train.batch_size"
             ) from error
         if isinstance(cause, CoterieError):
             raise cause from None
@@ -237,7 +269,8 @@ def _connect(ray: Any, address: str, cpus: int, store_mbytes: int | None) -> Non
             options["object_store_memory"] = store_mbytes << 20
     for left in reversed(range(STARTS if address == LOCAL else 1)):
         try:
-            with _environment(inside), _own_signals():
+            with _environment(inside, token=address == LOCAL), _own_signals():
+                _look_for_token(ray)
                 ray.init(address=address, **options)
             break
         except Exception as error:  # of whatever kind: Ray has many, and plain ones
@@ -270,33 +303,37 @@ def check_address(address: str) -> str:
     try:
         socket.create_connection((host.strip("[]"), int(port)), REACH_S).close()
     except (OSError, OverflowError) as error:
-        way = (
-            "ray start --head --ray-client-server-port"
-            if CLIENT in address
-            else "ray start --head --port"
-        )
+        option = "--ray-client-server-port" if CLIENT in address else "--port"
         raise ClusterError(
-            f"nobody answers at {address} ({error}); start a cluster there with: {way} {port}"
+            f"nobody answers at {address} ({error}); start a cluster there with: "
+            f"ray start --head {option} {port}"
         ) from error
     return host
 
 
 @contextmanager
-def _environment(inside: bool) -> Iterator[None]:
-    """What Ray and the processes it starts read while it starts them."""
+def _environment(inside: bool, token: bool) -> Iterator[None]:
+    """What Ray and the processes it starts read while it starts them; no token is written down."""
     wanted = {"RAY_USAGE_STATS_ENABLED": "0"}
     if inside:
         wanted["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
-    before = {key: os.environ.get(key) for key in wanted}
+    if token:
+        wanted |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    before = {key: os.environ[key] for key in wanted if key in os.environ}
     os.environ.update(wanted)
     try:
-        yield
+        with catch_warnings(action="ignore", category=FutureWarning):  # tips on Ray's next versions
+            yield
     finally:
-        for key, value in before.items():
-            if value is None:
-                del os.environ[key]
-            else:
-                os.environ[key] = value
+        for key in wanted:
+            del os.environ[key]
+        os.environ.update(before)
+
+
+def _look_for_token(ray: Any) -> None:
+    """Let Ray read again whether a token is wanted, and which: it keeps both once it has."""
+    ray._raylet.Config.initialize("")
+    ray._raylet.AuthenticationTokenLoader.instance().reset_cache()
 
 
 @contextmanager

@@ -5,7 +5,6 @@ that was lost with its actor can be asked for again; gradients are kept between 
 the same model, and computed again by an actor that does not have them.
 """
 
-import os
 import pickle
 import sys
 import warnings
@@ -101,10 +100,6 @@ class Shard:
         self._device = torch.device(work.device)
         self._rows: tuple[int, Floats, Tensor] | None = None
         self._centres: tuple[int, Centres] | None = None
-
-    def ready(self) -> int:
-        """Return the number of the process, once the nodes are there."""
-        return os.getpid()
 
     def advance(self, order: Order, own: Singles | None) -> Sums:
         """Take local steps, and add up the models by group, weighted by data."""

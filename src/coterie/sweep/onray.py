@@ -6,6 +6,7 @@ the tasks, each placed in the object store once.
 """
 
 import hashlib
+import json
 import socket
 import sys
 import tempfile
@@ -18,19 +19,24 @@ from pathlib import Path
 from typing import Any
 
 from coterie.build import load_dataset
-from coterie.cluster import Cluster, Flag, Lost, Size
+from coterie.cluster import Cluster, Flag, Knobs, Lost, Size
 from coterie.data import Dataset
 from coterie.errors import ClusterError, ConfigError, CoterieError
 from coterie.experiment import execute
 from coterie.record import ROWS, RUNS, resume_command, write_atomically
 from coterie.sections import Config
-from coterie.sweep.jobs import Job, OnRow, Stop, Tail, tail_of
+from coterie.sweep.jobs import Job, OnRow, Stop, Tail
 
 POLL_S = 0.2
 ASK_S = 0.5  # between two looks of a run at whether it should stop
 DEATHS = 3  # of one run, each time gone on with
 SUMMARY = "summary.json"
 KEYS = {"CPU": "ray.cpus_per_run", "GPU": "ray.gpus_per_run", "number": "runs at a time"}
+KNOBS = Knobs(
+    "a run",
+    "raise ray.cpus_per_run, so that fewer run at a time",
+    "raise ray.gpus_per_run, so that fewer share a GPU",
+)
 Failed = dict[str, CoterieError]
 Files = dict[str, bytes]
 
@@ -73,7 +79,7 @@ class _Sweep:
         files = read_files(job.folder) if job.resume else {}
         given = (job, self.placed[job.config.data], self.every_s, self.flag, self.home, files)
         self.going[self.cluster.task(run_there, self.size, *given)] = job
-        self.tails.setdefault(job.label, tail_of(job.folder / ROWS))
+        self.tails.setdefault(job.label, rows_of(job.folder / ROWS))
 
     def listen(self) -> None:
         """Take what tasks return within the next moment, and show the rows that were added."""
@@ -81,11 +87,15 @@ class _Sweep:
             job = self.going.pop(done)
             try:
                 what, more, files = self.cluster.result(done)
+                if files is not None:
+                    bring_back(job.folder, files)
             except Lost as lost:
                 self._again(job, str(lost))
                 continue
-            if files is not None:
-                bring_back(job.folder, files)
+            except Exception as error:  # of whatever kind: the other runs go on
+                what, more = "failed", in_a_line(error)
+                if more is not error:
+                    self.say(f"{job.folder}: {error}")  # with where in the code it was
             self._show(job)
             if what == "failed":
                 self.failed[job.label] = more
@@ -99,7 +109,7 @@ class _Sweep:
         """Go on with a run whose process or machine is gone."""
         self.deaths[job.label] = self.deaths.get(job.label, 0) + 1
         if self.deaths[job.label] > DEATHS:
-            memory = "raise ray.cpus_per_run, so that fewer run at a time, or " * ("memory" in why)
+            memory = f"{KNOBS.memory}, or " * ("memory" in why)
             way = f"{memory}go on with: {resume_command(job.folder.parent)}"
             self.failed[job.label] = ClusterError(f"died {DEATHS + 1} times ({why}); {way}")
             return
@@ -124,7 +134,7 @@ def run_on_ray(
     _check(first)
     c = first.ray
     store = None if c.object_store_mbytes == "auto" else c.object_store_mbytes
-    cluster = Cluster(c.address, max(cores, c.cpus_per_run), store)
+    cluster = Cluster(c.address, max(cores, c.cpus_per_run), store, KNOBS)
     size = Size(c.cpus_per_run, c.gpus_per_run)
     cluster.check(size, 1, KEYS)
     folder = jobs[0].folder.absolute().parent
@@ -210,6 +220,33 @@ def _outcome(
     except KeyboardInterrupt:
         return "stopped", None
     return "done", None
+
+
+def in_a_line(error: Exception) -> CoterieError:
+    """Say what a run ended with, if it is no error of ours.
+
+    >>> in_a_line(ValueError("no such layer\\nin this model"))
+    CoterieError('ValueError: no such layer')
+    """
+    if isinstance(error, CoterieError):
+        return error
+    cause = getattr(error, "cause", None) or error  # of an error that Ray brings
+    line = str(cause).strip().partition("\n")[0]
+    return CoterieError(f"{type(cause).__name__}: {line}" if line else type(cause).__name__)
+
+
+def rows_of(path: Path) -> Tail:
+    """Yield, each time it is asked, the rows beyond the number of those that were yielded.
+
+    They are counted, as a run that goes on cuts off its rows since the checkpoint, at a moment that
+    is not told, and writes them again.
+    """
+    shown = 0
+    while True:
+        whole = path.read_bytes().rpartition(b"\n")[0] if path.exists() else b""
+        new = whole.splitlines()[shown:]
+        shown += len(new)
+        yield [json.loads(line) for line in new]
 
 
 def read_files(folder: Path) -> Files:
