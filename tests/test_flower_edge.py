@@ -16,7 +16,6 @@ from click.testing import CliRunner
 
 from coterie.cli import main
 from coterie.flower import FlowerError
-from coterie.flower.crew import same_arrays
 from coterie.flower.deploy import Deployment, read_hosts, write
 from coterie.flower.edge import coordinator_terms, edge_name, serve, terms_of
 from coterie.flower.means import mean
@@ -28,7 +27,7 @@ from coterie.planfile.writing import contents
 from coterie.prepare import prepare
 from coterie.run import rounds as simulated
 from crews import TaskCrew, accuracy, config_of, first_model
-from test_flower_rounds import late
+from test_flower_rounds import late, same_arrays, scalar_config
 
 APP = Path(__file__).parents[1] / "examples" / "flower_app"
 N = 6
@@ -108,6 +107,18 @@ def test_an_edge_whose_nodes_are_all_late_says_so(tmp_path: Path) -> None:
     with pytest.raises(FlowerError, match="group 1: too few nodes answered in any mean; '1' is"):
         spool.result(order, 1.0)
     assert spool.wait() is not None, "it is tried again"
+
+
+def test_a_model_with_a_scalar_array_goes_through_an_edge(tmp_path: Path) -> None:
+    config, spool = scalar_config(N), Spool(tmp_path)
+    order = Order(first_model(config), 0, 6, last=True)
+    spool.put(order)
+    serve(TaskCrew(config, N), plan(), 0, spool, terms_of(plan(), 1.0))
+    found = spool.result(order, 1.0)
+    assert {key: array.shape for key, array in found.arrays.items()} == {
+        key: array.shape for key, array in order.arrays.items()
+    }
+    assert found.arrays["2.num_batches_tracked"] == 6
 
 
 def deployment(tmp_path: Path, **changes: Any) -> Deployment:

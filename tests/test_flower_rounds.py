@@ -12,9 +12,9 @@ import pytest
 from coterie import Config
 from coterie.algorithms import Search
 from coterie.flower import FlowerError
-from coterie.flower.crew import Answer, Kind, same_arrays
+from coterie.flower.crew import Answer, Arrays, Kind
 from coterie.flower.groups import Planning, Shown
-from coterie.flower.means import mean
+from coterie.flower.means import mean, sort_answers
 from coterie.flower.roll import wait_for
 from coterie.flower.rounds import Terms, rounds
 from coterie.flower.state import State, load_state, save_state
@@ -27,6 +27,11 @@ from crews import TaskCrew, accuracy, config_of, first_model
 
 N = 12
 prepared = cache(prepare)
+
+
+def same_arrays(a: Arrays, b: Arrays) -> bool:
+    """Whether two models are the same to the last bit."""
+    return a.keys() == b.keys() and all(np.array_equal(a[key], b[key]) for key in a)
 
 
 def terms_of(config: Config, **changes: Any) -> Terms:
@@ -120,6 +125,9 @@ NAN = {"1.bias": np.full(10, np.nan, np.float32)}
         (broken(**{"1.bias": np.zeros(9)}), "rejected", "'1.bias' has the shape (9,), not (10,)"),
         (broken(extra=np.zeros(1)), "rejected", "its arrays are not those it was sent: 'extra'"),
         (broken(**{"1.bias": np.array(10 * ["x"])}), "rejected", "'1.bias' is of type <U1"),
+        (broken(**{"1.bias": np.zeros(10, bool)}), "rejected", "is of type bool, not float32"),
+        (broken(**{"1.bias": np.zeros(10, int)}), "rejected", "is of type int64, not float32"),
+        (broken(**{"1.bias": np.full(10, 1e300)}), "rejected", "'1.bias' is beyond float32"),
     ],
 )
 def test_a_node_at_fault_is_named_and_the_others_go_on(fault: Any, kind: str, reason: str) -> None:
@@ -284,3 +292,65 @@ def test_a_mean_keeps_the_type_of_every_array() -> None:
     assert found["n"].tolist() == [4]
     assert found["w"].dtype == np.dtype(np.float32)
     assert found["n"].dtype == np.dtype(np.int64)
+
+
+def answers(**arrays: Any) -> list[Answer]:
+    """Nodes 1, 2, ... that answer with the array of their name."""
+    each = enumerate(arrays.values(), 1)
+    return [Answer(i, {"w": array}, {"num-examples": 1}) for i, array in each]
+
+
+def test_an_answer_counts_in_the_type_that_was_sent() -> None:
+    heard = sort_answers(
+        {1: "a", 2: "b", 3: "c"},
+        answers(a=np.array([0.5, 3.0]), b=np.float32([0.5, 1.0]), c=np.array([True, False])),
+        dict.fromkeys("abc", {"w": np.zeros(2, np.float32)}),
+    )
+    assert [(node.node, node.fault) for node in heard.dropped] == [("c", "rejected")]
+    models = [answer.arrays for answer in heard.used.values() if answer.arrays]
+    found = mean(models, [1, 1])["w"]
+    assert (found.dtype, found.tolist()) == (np.dtype(np.float32), [0.5, 2.0])
+
+
+def test_a_whole_number_beyond_the_type_that_was_sent_is_rejected() -> None:
+    sent = {"w": np.zeros(1, np.int8)}
+    heard = sort_answers(
+        {1: "a", 2: "b"}, answers(a=np.array([300]), b=np.array([7])), {"a": sent, "b": sent}
+    )
+    assert [node.reason for node in heard.dropped] == ["'w' is beyond int8"]
+    assert list(heard.used) == ["b"]
+
+
+def test_a_mean_that_is_not_finite_is_refused() -> None:
+    most = {"w": np.array([np.finfo(np.float64).max])}
+    with pytest.raises(FlowerError, match="the mean of 'w' is beyond float64"):
+        mean(11 * [most], 11 * [1])
+
+
+def with_batchnorm(n_classes: int) -> Any:
+    """A model with a scalar among its arrays: the batches that were seen."""
+    from torch import nn
+
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(784, 4), nn.BatchNorm1d(4), nn.Linear(4, n_classes)
+    )
+
+
+def scalar_config(n: int, **algorithm: Any) -> Config:
+    config = config_of(n, **algorithm)
+    return replace(config, model=replace(config.model, name="test_flower_rounds:with_batchnorm"))
+
+
+def test_a_model_with_a_scalar_array_is_averaged_saved_and_gone_on_with(tmp_path: Path) -> None:
+    config = scalar_config(4, tau2=3)
+    terms = terms_of(config, planning=Planning(2, 3, search=Search("random")))
+    crew, like = TaskCrew(config, 4), first_model(config)
+    whole = run(crew, terms)
+    for state in whole:
+        assert [m["2.num_batches_tracked"].shape for m in state.models] == len(state.models) * [()]
+        assert state.rows[-1]["counted"] == 4
+    assert whole[-1].models[0]["2.num_batches_tracked"] == 12
+    save_state(tmp_path, whole[4], {})
+    again = load_state(tmp_path, {}, like)
+    assert again is not None
+    assert same_arrays(run(crew, terms, again)[-1].models[0], whole[-1].models[0])

@@ -129,6 +129,22 @@ def test_the_example_app_trains_in_groups(tmp_path: Path) -> None:
         assert np.array_equal(array.numpy(), other.arrays[key].numpy())
 
 
+def test_a_model_with_a_scalar_array_goes_through_flowers_messages() -> None:
+    run = {**RUN, "model": "test_flower_rounds:with_batchnorm"}
+    start = ArrayRecord({key: Array(a) for key, a in server_app.initial(run).items()})
+    result = server_app.strategy(run).start(Grid(4, run), start, 2, timeout=5.0)
+    assert result.train_metrics_clientapp[2]["counted"] == 4
+    assert result.arrays["2.num_batches_tracked"].numpy() == 4
+    assert result.arrays["2.num_batches_tracked"].shape == ()
+
+
+def of_bools(message: Message) -> Message:
+    content = message.content
+    arrays = {key: Array(np.ones(a.shape, bool)) for key, a in content["arrays"].items()}
+    content = {"arrays": ArrayRecord(arrays), "metrics": MetricRecord({"num-examples": 9})}
+    return Message(RecordDict(content), reply_to=message)
+
+
 def nan(message: Message) -> Message:
     arrays = {
         key: Array(array.numpy() * np.nan) for key, array in message.content["arrays"].items()
@@ -151,7 +167,13 @@ def nothing(message: Message) -> None:
 
 @pytest.mark.parametrize(
     ("fault", "kind"),
-    [(nan, "rejected"), (failing, "failed"), (expired, "late"), (nothing, "late")],
+    [
+        (nan, "rejected"),
+        (of_bools, "rejected"),
+        (failing, "failed"),
+        (expired, "late"),
+        (nothing, "late"),
+    ],
 )
 def test_a_client_at_fault_is_counted_and_the_round_goes_on(fault: Any, kind: str) -> None:
     strategy = server_app.strategy(RUN)
@@ -182,6 +204,8 @@ def test_flowers_own_way_to_call_a_strategy_works() -> None:
     assert arrays is not None
     assert metrics is not None
     assert "loss" in metrics
+    odd = of_bools(messages[0])
+    assert strategy.aggregate_train(1, [odd]) == (None, None), "not what was sent"
     assert strategy.aggregate_train(1, []) == (None, None)
     assert list(strategy.configure_evaluate(1, arrays, config, grid)) == []
     assert strategy.aggregate_evaluate(1, []) is None

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
@@ -52,8 +51,3 @@ class Crew(Protocol):
 
     def ask(self, kind: Kind, asked: Mapping[int, Request], timeout_s: float) -> list[Answer]:
         """Ask each node, and return the answers that came in time."""
-
-
-def same_arrays(a: Arrays, b: Arrays) -> bool:
-    """Whether two models are the same to the last bit."""
-    return a.keys() == b.keys() and all(np.array_equal(a[key], b[key]) for key in a)

@@ -36,7 +36,7 @@ class Order:
         """The same for the same order, and for no other."""
         digest = hashlib.sha256()
         for name in sorted(self.arrays):
-            digest.update(name.encode() + b"\0" + np.ascontiguousarray(self.arrays[name]).tobytes())
+            digest.update(name.encode() + b"\0" + np.asarray(self.arrays[name]).tobytes())
         return f"{self.start:08d}-{self.stop:08d}-{digest.hexdigest()[:16]}"
 
 
@@ -103,7 +103,7 @@ class Spool:
 def _write(path: Path, arrays: Arrays, about: Mapping[str, Any]) -> None:
     from safetensors.numpy import save
 
-    whole = {key: np.ascontiguousarray(array) for key, array in arrays.items()}
+    whole = {key: np.asarray(array, order="C") for key, array in arrays.items()}
     write_atomically(path, save(whole, {"coterie": json.dumps(dict(about))}))
 
 

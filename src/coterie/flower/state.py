@@ -49,7 +49,7 @@ def save_state(folder: Path, state: State, about: Mapping[str, Any]) -> None:
         "short": state.short,
     }
     arrays = {
-        f"{k}/{key}": np.ascontiguousarray(array)
+        f"{k}/{key}": np.asarray(array, order="C")
         for k, model in enumerate(state.models)
         for key, array in model.items()
     }

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
@@ -94,6 +95,7 @@ class GroupStrategy(Strategy):  # type: ignore[misc]
         self.wait_s, self.poll_s, self.evaluate = wait_s, poll_s, evaluate
         self.state_dir = None if state_dir is None else Path(state_dir)
         self.state: State | None = None
+        self._sent: Arrays = {}  # by configure_train
 
     def summary(self) -> None:
         """Log what was asked for."""
@@ -164,6 +166,7 @@ class GroupStrategy(Strategy):  # type: ignore[misc]
     ) -> Iterable[Message]:
         """One message for every connected node; `start` sends its own, group by group."""
         record = RecordDict({ARRAYS: arrays, CONFIG: config})
+        self._sent = numpy_of(arrays)
         return [Message(record, dst_node_id=i, message_type="train") for i in grid.get_node_ids()]
 
     def aggregate_train(
@@ -172,8 +175,8 @@ class GroupStrategy(Strategy):  # type: ignore[misc]
         """Mean of the replies that are whole; the others are named in the log."""
         answers = [answer for m in replies if (answer := answer_of(m)) is not None]
         named = {a.node_id: str(a.node_id) for a in answers}
-        whole = next((a.arrays for a in answers if a.arrays), {})
-        heard = sort_answers(named, answers, dict.fromkeys(named.values(), whole))
+        sent = self._sent or next((a.arrays for a in answers if a.arrays), {})
+        heard = sort_answers(named, answers, dict.fromkeys(named.values(), sent))
         used = list(heard.used.values())
         if not used:
             return None, None
@@ -296,7 +299,7 @@ def numpy_of(record: ArrayRecord) -> Arrays:
 
 def record_of(arrays: Arrays) -> ArrayRecord:
     """Return named arrays as Flower sends them."""
-    return ArrayRecord({key: Array(array) for key, array in arrays.items()})
+    return ArrayRecord({key: Array(np.asarray(array)) for key, array in arrays.items()})
 
 
 def _digest(plan: Plan) -> str:
