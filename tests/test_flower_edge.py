@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import tomllib
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,8 +17,9 @@ from click.testing import CliRunner
 
 from coterie.cli import main
 from coterie.flower import FlowerError
+from coterie.flower.crew import Answer, Kind, Request
 from coterie.flower.deploy import Deployment, read_hosts, write
-from coterie.flower.edge import coordinator_terms, edge_name, serve, terms_of
+from coterie.flower.edge import coordinator_terms, digest_of, edge_name, serve, terms_of
 from coterie.flower.means import mean
 from coterie.flower.spool import Filled, Order, Spool
 from coterie.grouping import Evidence, Grouping
@@ -106,7 +108,67 @@ def test_an_edge_whose_nodes_are_all_late_says_so(tmp_path: Path) -> None:
     serve(crew, plan(), 1, spool, terms_of(plan(), 1.0), lambda: next(tries))
     with pytest.raises(FlowerError, match="group 1: too few nodes answered in any mean; '1' is"):
         spool.result(order, 1.0)
+    looks = iter([False, True])
+    assert spool.wait(lambda: next(looks)) is None, "not before it is asked for again"
+    spool.put(order)
     assert spool.wait() is not None, "it is tried again"
+
+
+class Silent:
+    """Two nodes that do not say who they are."""
+
+    def nodes(self) -> list[int]:
+        return [1, 2]
+
+    def ask(self, kind: Kind, asked: Mapping[int, Request], timeout_s: float) -> list[Answer]:
+        return []
+
+
+class Broken(Silent):
+    """Nodes that cannot even be asked."""
+
+    def ask(self, kind: Kind, asked: Mapping[int, Request], timeout_s: float) -> list[Answer]:
+        raise OSError("no way to the nodes")
+
+
+@pytest.mark.parametrize(
+    ("crew", "said"),
+    [
+        (Silent(), "group 1: none of 2 nodes said who it is: no answer within the time limit"),
+        (Broken(), "group 1: no way to the nodes"),
+    ],
+)
+def test_an_edge_that_cannot_call_its_roll_says_so_and_goes_on(
+    tmp_path: Path, crew: Silent, said: str
+) -> None:
+    spool, order = Spool(tmp_path), Order({"w": np.zeros(2)}, 6, 12, last=True)
+    spool.put(order)
+    tries = iter([False, True])
+    serve(crew, plan(), 1, spool, terms_of(plan(), 1.0), lambda: next(tries))
+    with pytest.raises(FlowerError, match=said):
+        spool.result(order, 1.0)
+
+
+def test_an_edge_has_time_for_its_roll_call_and_for_a_late_node_in_every_mean() -> None:
+    terms = coordinator_terms(plan(), 0, 10.0)
+    longest_s = 10.0 * (1 + plan().tau2)
+    assert longest_s < terms.config["wait"] < terms.timeout_s
+
+
+def test_an_order_of_other_settings_is_another_order(tmp_path: Path) -> None:
+    spool, arrays = Spool(tmp_path), {"w": np.zeros(2)}
+    order, other = (
+        Order(arrays, 0, 6, False, digest_of({"lr": lr, "coterie-rounds": 3})) for lr in (0.1, 0.5)
+    )
+    spool.put(order)
+    spool.fill(order, Filled({"w": np.ones(2)}, {"num_examples": 3}))
+    assert digest_of({"lr": 0.1, "coterie-rounds": 9}) == order.settings, "more rounds are the same"
+    spool.put(other)
+    found = spool.wait()
+    assert found is not None
+    assert (found.key, found.settings) == (other.key, other.settings)
+    with pytest.raises(FlowerError, match="no result within"):
+        spool.result(other, 0.01)
 
 
 def test_a_model_with_a_scalar_array_goes_through_an_edge(tmp_path: Path) -> None:

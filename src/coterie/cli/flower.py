@@ -96,6 +96,7 @@ def up(
 
 
 def _start(deployment: "Deployment") -> None:
+    from coterie.flower.edge import said_scores
     from coterie.flower.local import run_locally
 
     try:
@@ -105,8 +106,7 @@ def _start(deployment: "Deployment") -> None:
     rows = result["rows"]
     assert isinstance(rows, list)
     for row in rows:
-        scores = [f"{k.partition('.')[2]} {v:.4f}" for k, v in row.items() if k.startswith("test.")]
-        said = ", ".join([f"{row['counted']} edges", *scores])
+        said = ", ".join([f"{row['counted']} edges", *said_scores(row)])
         click.echo(f"round {row['round']}: {said}")
 
 

@@ -22,6 +22,7 @@ SKETCH_SIZE, SKETCH_SEED = "sketch-size", "sketch-seed"
 # Entries of a reply: the name in its config, the others in its metrics.
 NODE, NUM_EXAMPLES, LABEL_COUNTS = "node", "num-examples", "label-counts"
 SKETCH, ROUND_TRIPS_MS, PLACES = "sketch", "round-trips-ms", "places"
+COUNTS = ("nodes-late", "nodes-failed", "nodes-rejected")  # of an edge: nodes that it dropped
 
 
 @dataclass(frozen=True, eq=False)

@@ -257,7 +257,7 @@ def _write_scripts(d: Deployment) -> list[Path]:
     scripts |= {f"{key}.sh": [command] for key, command in d.nodes().items()}
     if d.secure:
         scripts["register.sh"] = d.registrations()
-    scripts["run.sh"] = d.runs()
+    scripts["run.sh"] = [["rm", "-f", "result.json"], *d.runs()]
     return [_script(d.folder / name, commands) for name, commands in scripts.items()]
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from coterie.flower import FlowerError
-from coterie.flower.crew import NUM_EXAMPLES, Answer, Array, Arrays
+from coterie.flower.crew import COUNTS, NUM_EXAMPLES, Answer, Array, Arrays
 
 Fault = Literal["late", "failed", "rejected"]
 MOST_EXAMPLES = 2**53  # beyond this a weight is not exact
@@ -131,8 +131,12 @@ def num_examples(answers: Sequence[Answer]) -> list[float]:
 def mean_metrics(answers: Sequence[Answer]) -> dict[str, float]:
     """Weighted means of the single numbers that every answer has, but for the weight.
 
-    >>> mean_metrics([Answer(1, metrics={"num-examples": 1, "loss": 2.0})])
-    {'loss': 2.0}
+    Counts of nodes, which an edge sends, are summed.
+
+    >>> one, two = {"loss": 2.0, "nodes-late": 3}, {"loss": 4.0, "nodes-late": 0}
+    >>> answers = [Answer(i, metrics={"num-examples": 1, **m}) for i, m in enumerate((one, two))]
+    >>> mean_metrics(answers)
+    {'loss': 3.0, 'nodes-late': 3.0}
     """
     if not answers:
         return {}
@@ -143,7 +147,8 @@ def mean_metrics(answers: Sequence[Answer]) -> dict[str, float]:
         values = [a.metrics.get(key) for a in answers]
         single = [v for v in values if isinstance(v, int | float) and math.isfinite(v)]
         if len(single) == len(answers):
-            found[key] = float(np.average(single, weights=weights))
+            summed = key in COUNTS
+            found[key] = float(sum(single) if summed else np.average(single, weights=weights))
     return found
 
 
