@@ -12,11 +12,11 @@ import pytest
 from coterie import Config
 from coterie.algorithms import Search
 from coterie.flower import FlowerError
-from coterie.flower.crew import Answer, Arrays, Kind
+from coterie.flower.crew import Answer, Arrays, Kind, Request
 from coterie.flower.groups import Planning, Shown
 from coterie.flower.means import mean, sort_answers
-from coterie.flower.roll import wait_for
-from coterie.flower.rounds import Terms, rounds
+from coterie.flower.roll import Roster, roll_call, wait_for
+from coterie.flower.rounds import Terms, overall, rounds
 from coterie.flower.state import State, load_state, save_state
 from coterie.grouping import Evidence, Grouping
 from coterie.planfile import Plan, PlanError, PlannedNode, Predicted
@@ -304,7 +304,7 @@ def test_an_answer_counts_in_the_type_that_was_sent() -> None:
     heard = sort_answers(
         {1: "a", 2: "b", 3: "c"},
         answers(a=np.array([0.5, 3.0]), b=np.float32([0.5, 1.0]), c=np.array([True, False])),
-        dict.fromkeys("abc", {"w": np.zeros(2, np.float32)}),
+        {name: {"w": np.zeros(2, np.float32)} for name in "abc"},
     )
     assert [(node.node, node.fault) for node in heard.dropped] == [("c", "rejected")]
     models = [answer.arrays for answer in heard.used.values() if answer.arrays]
@@ -354,3 +354,115 @@ def test_a_model_with_a_scalar_array_is_averaged_saved_and_gone_on_with(tmp_path
     again = load_state(tmp_path, {}, like)
     assert again is not None
     assert same_arrays(run(crew, terms, again)[-1].models[0], whole[-1].models[0])
+
+
+def shows(key: str, value: Any) -> Any:
+    """A node that shows something of its own in place of its evidence."""
+
+    def fault(kind: Kind, config: Mapping[str, Any], answer: Answer) -> Answer:
+        if kind != "query" or key not in answer.metrics:
+            return answer
+        return replace(answer, metrics={**answer.metrics, key: value})
+
+    return fault
+
+
+@pytest.mark.parametrize(
+    ("evidence", "key", "value"),
+    [
+        ("sketch", "sketch", [float("nan")] * 16),
+        ("sketch", "sketch", [1.0] * 15),
+        ("sketch", "sketch", [1e300] * 16),
+        ("sketch", "sketch", 7.0),
+        ("labels", "label-counts", [1, 2]),
+        ("labels", "label-counts", [0.5] * 10),
+        ("labels", "label-counts", [-1] * 10),
+        ("labels", "label-counts", [10**400] * 10),
+        ("labels", "label-counts", "many"),
+    ],
+)
+def test_a_node_that_shows_rubbish_is_named_and_the_others_are_planned(
+    evidence: Shown, key: str, value: Any
+) -> None:
+    config = config_of(6, tau2=3, evidence=evidence)
+    planning = Planning(2, 3, evidence, Search("random"), None, sketch_size=16)
+    crew = TaskCrew(config, 6, {2: shows(key, value)})
+    states = run(crew, terms_of(config, planning=planning))
+    first = states[0]
+    assert first.groups is not None
+    assert sorted(name for names in first.groups for name in names) == ["0", "1", "3", "4", "5"]
+    assert first.rows[0]["rejected"] == 1
+    (dropped,) = first.rows[0]["dropped"]
+    assert (dropped["node"], dropped["fault"]) == ("2", "rejected")
+    assert f"{key} must be a list of {16 if evidence == 'sketch' else 10}" in dropped["reason"]
+    assert states[-1].t == 12
+
+
+def test_without_any_evidence_the_run_ends_and_says_why() -> None:
+    config = config_of(4, tau2=3)
+    planning = Planning(2, 3, search=Search("random"))
+    crew = TaskCrew(config, 4, dict.fromkeys(range(4), shows("label-counts", None)))
+    with pytest.raises(FlowerError, match="no node shows what groups are planned on: label-counts"):
+        run(crew, terms_of(config, planning=planning))
+
+
+class Named:
+    """Nodes that only say who they are."""
+
+    def __init__(self, **names: str) -> None:
+        self.names = {int(number[1:]): name for number, name in names.items()}
+
+    def nodes(self) -> list[int]:
+        return list(self.names)
+
+    def ask(self, kind: Kind, asked: Mapping[int, Request], timeout_s: float) -> list[Answer]:
+        return [Answer(i, None, {"num-examples": 5}, {"node": self.names[i]}) for i in asked]
+
+
+def test_of_two_nodes_with_one_id_the_newer_counts_as_long_as_it_is_there() -> None:
+    roster = roll_call(Named(n1="a", n2="b"), Roster(), "none", 1.0, {})
+    both, found = Named(n1="a", n2="b", n3="a"), []
+    for again in (False, True, True, False, True):
+        roster = roll_call(both, roster, "none", 1.0, {}, again=again)
+        found.append(dict(roster.ids))
+    assert found == 5 * [{"a": 3, "b": 2}]
+    roster = roll_call(Named(n1="a", n2="b"), roster, "none", 1.0, {})
+    assert dict(roster.ids) == {"a": 1, "b": 2}, "the newer one has left"
+
+
+def test_a_group_that_misses_the_global_mean_alone_is_in_it_with_its_model() -> None:
+    config = config_of(N, tau2=3)
+    healthy = run(TaskCrew(config, N), terms_of(config))
+    groups = healthy[0].groups
+    assert groups is not None
+
+    def late_at(*steps: int) -> Any:
+        def fault(kind: Kind, config: Mapping[str, Any], answer: Answer) -> Answer | None:
+            return None if kind == "train" and config["stop"] in steps else answer
+
+        return {int(name): fault for name in groups[1]}
+
+    def after(step: int, states: list[State]) -> State:
+        return next(state for state in states if state.t == step)
+
+    states = run(TaskCrew(config, N, late_at(6)), terms_of(config))
+    before, weights = after(5, states), before_weights(healthy[0])
+    assert after(6, states).rows[-1]["held"] == 1
+    each = [after(6, states).models[0]["1.bias"], before.models[1]["1.bias"]]
+    whole = run(TaskCrew(config, N, late_at(4, 5, 6)), terms_of(config, patience=9))
+    others = after(6, whole).models[0]["1.bias"]  # without that group, which trained in no mean
+    w1, w = weights[1], sum(weights)
+    expected = (others * (w - w1) + each[1] * w1) / w
+    np.testing.assert_allclose(each[0], expected, rtol=0, atol=1e-6)
+    assert not np.array_equal(others, each[0])
+
+
+def before_weights(state: State) -> list[float]:
+    return [sum(state.weights[name] for name in names) for names in state.groups or ()]
+
+
+def test_several_models_are_one_by_the_examples_of_their_nodes() -> None:
+    models = ({"w": np.float32([1, 1])}, {"w": np.float32([9, 5])})
+    state = State(4, models, (("a",), ("b", "c")), ("a", "b"), {"a": 2.0, "b": 1.0, "c": 5.0})
+    assert overall(state)["w"].tolist() == [7.0, 4.0]
+    assert overall(replace(state, models=models[:1])) is models[0]
