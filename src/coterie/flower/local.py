@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import IO
 
 from coterie.flower import FlowerError
-from coterie.flower.deploy import COORDINATOR, QUIET, Deployment
+from coterie.flower.deploy import QUIET, Deployment
+from coterie.flower.hosts import COORDINATOR
 
 START_S, STOP_S, POLL_S = 120.0, 20.0, 0.3
 LOOK_S = 10.0  # between questions how an app is: each starts a process
