@@ -303,7 +303,9 @@ def answers(**arrays: Any) -> list[Answer]:
 def test_an_answer_counts_in_the_type_that_was_sent() -> None:
     heard = sort_answers(
         {1: "a", 2: "b", 3: "c"},
-        answers(a=np.array([0.5, 3.0]), b=np.float32([0.5, 1.0]), c=np.array([True, False])),
+        answers(
+            a=np.array([0.5, 3.0]), b=np.array([0.5, 1.0], np.float32), c=np.array([True, False])
+        ),
         {name: {"w": np.zeros(2, np.float32)} for name in "abc"},
     )
     assert [(node.node, node.fault) for node in heard.dropped] == [("c", "rejected")]
@@ -462,7 +464,7 @@ def before_weights(state: State) -> list[float]:
 
 
 def test_several_models_are_one_by_the_examples_of_their_nodes() -> None:
-    models = ({"w": np.float32([1, 1])}, {"w": np.float32([9, 5])})
+    models = ({"w": np.array([1, 1], np.float32)}, {"w": np.array([9, 5], np.float32)})
     state = State(4, models, (("a",), ("b", "c")), ("a", "b"), {"a": 2.0, "b": 1.0, "c": 5.0})
     assert overall(state)["w"].tolist() == [7.0, 4.0]
     assert overall(replace(state, models=models[:1])) is models[0]
