@@ -398,6 +398,21 @@ def test_a_node_that_shows_rubbish_is_named_and_the_others_are_planned(
     assert (dropped["node"], dropped["fault"]) == ("2", "rejected")
     assert f"{key} must be a list of {16 if evidence == 'sketch' else 10}" in dropped["reason"]
     assert states[-1].t == 12
+    network = prepared(config).problem.network  # as an object, in the order of all nodes
+    again = run(crew, terms_of(config, planning=replace(planning, network=network)))
+    assert again[0].groups is not None
+    assert sorted(name for names in again[0].groups for name in names) == ["0", "1", "3", "4", "5"]
+
+
+def test_a_node_that_shows_no_sketch_in_time_is_named_and_the_others_are_planned() -> None:
+    def fault(kind: Kind, config: Mapping[str, Any], answer: Answer) -> Answer | None:
+        return None if "sketch" in answer.metrics else answer
+
+    config = config_of(6, tau2=3, evidence="sketch", sketch_size=16)
+    states = run(TaskCrew(config, 6, {2: fault}), terms_of(config))
+    row = states[0].rows[0]
+    assert [(d["node"], d["fault"]) for d in row["dropped"]] == [("2", "late")]
+    assert states[-1].t == 12
 
 
 def test_without_any_evidence_the_run_ends_and_says_why() -> None:

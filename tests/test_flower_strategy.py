@@ -419,6 +419,10 @@ def test_a_network_file_is_by_name(tmp_path: Path) -> None:
     path.write_text(PAIRS)
     network, names = network_of(path, roster("a", "b"))
     assert names == ["b", "a"], "a matrix keeps its own order"
+    for source in (path, network):
+        less, names = network_of(source, roster("a"), ["b", "a"])
+        assert (less.topology.n_devices, names) == (1, ["a"])
+        assert less.topology.n_switches == network.topology.n_switches
     assert network_of(None, roster("a", "b", "c"))[0].topology.n_devices == 3
 
 

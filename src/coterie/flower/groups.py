@@ -118,9 +118,9 @@ def find_groups(
     """
     by_labels = planning.evidence == "labels"
     key, answers = (LABEL_COUNTS, roster.answers) if by_labels else (SKETCH, sketches)
-    rows, left_out = usable(roster.names, answers, key, None if by_labels else planning.sketch_size)
-    roster = roster.only(list(rows))
-    network, names = network_of(planning.network, roster)
+    shown_by = [name for name in roster.names if name in answers]
+    rows, left_out = usable(shown_by, answers, key, None if by_labels else planning.sketch_size)
+    network, names = network_of(planning.network, roster.only(list(rows)), roster.names)
     sizes = np.array([float(roster.answers[name].metrics[NUM_EXAMPLES]) for name in names])
     p, n = sizes / sizes.sum(), len(names)
     top = network.topology
@@ -168,7 +168,7 @@ def usable(
 
     Without `length` it is the one that most have.
     """
-    values = {name: answers[name].metrics.get(key) for name in names if name in answers}
+    values = {name: answers[name].metrics.get(key) for name in names}
     rows = {name: row for name in values if (row := _row(values[name], key)) is not None}
     if length is None and rows:
         length = Counter(len(row) for row in rows.values()).most_common(1)[0][0]
@@ -176,7 +176,7 @@ def usable(
     whole = "whole numbers from 0" if key == LABEL_COUNTS else "finite numbers"
     said = f"{key} must be a list of {length or 'some'} {whole}, got "
     dropped = [
-        Dropped(name, "rejected", said + str(values.get(name))[:60])
+        Dropped(name, "rejected", said + str(values[name])[:60])
         for name in names
         if name not in fit
     ]

@@ -206,7 +206,6 @@ def _plan(crew: Crew, terms: Terms, roster: Roster, model: Arrays) -> Groups:
         for node in heard.dropped:
             log.warning("node %r shows no sketch and is left out: %s", node.node, node.reason)
         silent, sketches = heard.dropped, dict(heard.used)
-        roster = roster.only(list(sketches))
     nbytes = sum(array.nbytes for array in model.values())
     found = find_groups(planning, roster, sketches, nbytes)
     return replace(found, left_out=(*silent, *found.left_out))
