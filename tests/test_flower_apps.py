@@ -83,6 +83,11 @@ def result_of(folder: Path) -> dict[str, Any]:
     return found
 
 
+def words(folder: Path) -> str:
+    """What the coordinator's app said."""
+    return (folder / "logs" / "coordinator-app.log").read_text()
+
+
 def test_the_coordinator_averages_its_edges(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -109,15 +114,16 @@ def test_whatever_ends_the_coordinator_there_is_a_result(
     found = result_of(tmp_path)
     assert found["status"] == "failed"
     assert said in found["error"]
+    assert said in words(tmp_path), "with where it was"
 
 
 def test_a_score_that_is_not_finite_is_null(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     found = coordinate(monkeypatch, tmp_path, loss="nan")
     assert found["status"] == "complete"
     assert found["rows"][0]["test.loss"] is None
-    assert "step 2 of 10: 2 edges counted, loss not finite, w 1.0000" in capsys.readouterr().out
+    assert "step 2 of 10: 2 edges counted, loss not finite, w 1.0000" in words(tmp_path)
 
 
 def test_a_result_of_before_is_not_taken_for_this_one(
@@ -145,13 +151,13 @@ def test_an_edge_that_is_lost_for_good_ends_the_run(
 
 
 def test_the_coordinator_goes_on_from_its_state(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     coordinate(monkeypatch, tmp_path, coterie_rounds=2)
-    assert "goes on" not in capsys.readouterr().out
+    assert "goes on" not in words(tmp_path)
     crew = Edges()
     found = coordinate(monkeypatch, tmp_path, crew)
-    assert "goes on from step 4 of 10" in capsys.readouterr().out
+    assert "goes on from step 4 of 10" in words(tmp_path)
     assert crew.starts == [4, 6, 8]
     assert len(found["rows"]) == ROUNDS
 

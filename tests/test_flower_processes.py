@@ -193,14 +193,14 @@ def test_killed_in_the_middle_the_same_command_goes_on_to_the_same_model(
         process.kill()
         process.wait()
     time.sleep(5)  # what it had started ends with it
-    said_before = (d.folder / "logs" / "coordinator.log").read_text()
+    said_before = (d.folder / "logs" / "coordinator-app.log").read_text()
     assert "goes on from step" not in said_before
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=1200)
     assert done.returncode == 0, done.stdout + done.stderr
     z = [node.group for node in d.plan.nodes]
     score = float(done.stdout.rpartition("accuracy ")[2].split(",")[0])
     assert score == pytest.approx(simulated(config, z), abs=0.01)
-    log = (d.folder / "logs" / "coordinator.log").read_text()
+    log = (d.folder / "logs" / "coordinator-app.log").read_text()
     assert f"goes on from step {TAU2} of {STEPS}" in log, "and not from the first"
     assert log.count(f"step {TAU2} of {STEPS}: ") == 1, "what was done is not done again"
     assert log.count(f"step {STEPS} of {STEPS}: ") == 1

@@ -6,6 +6,8 @@ the coordinator's SuperLink, and `coordinator` the ServerApp there.
 
 import logging
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from coterie.flower import FlowerError
 from coterie.flower.client import answer_query, answer_train, arrays_of, node_name, steps_of
 from coterie.flower.crew import CONFIG, COUNTS, Arrays, Crew
 from coterie.flower.edge import (
+    app_log,
     coordinator_terms,
     digest_of,
     edge_name,
@@ -27,6 +30,7 @@ from coterie.flower.edge import (
     settings_of,
     terms_of,
 )
+from coterie.flower.hosts import COORDINATOR
 from coterie.flower.roll import wait_for
 from coterie.flower.rounds import rounds
 from coterie.flower.spool import Order, Spool
@@ -45,24 +49,46 @@ bridge = ClientApp()
 coordinator = ServerApp()
 
 
-def _speak() -> None:
+@contextmanager
+def _words(folder: Path, name: str) -> Iterator[None]:
+    """Keep what an app says in a file of the deployment too: Flower has it for `flwr log` alone."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
-    logging.getLogger("coterie").setLevel(logging.INFO)
+    logger, path = logging.getLogger("coterie"), folder / "logs" / app_log(name)
+    logger.setLevel(logging.INFO)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    logger.addHandler(handler)
+    try:
+        yield
+    except BaseException:
+        log.exception("the app of %s ends", name)
+        raise
+    finally:
+        logger.removeHandler(handler)
+        handler.close()
 
 
-def _settings(context: Context) -> tuple[Path, Plan, float]:
-    """Return the folder of the deployment, its plan, and how long to wait for a node."""
-    folder = Path(str(context.run_config["coterie-folder"]))
-    return folder, read_plan(folder / "plan.json"), float(context.run_config["coterie-timeout"])
+def _folder(context: Context) -> Path:
+    return Path(str(context.run_config["coterie-folder"]))
+
+
+def _settings(folder: Path, run: dict[str, Any]) -> tuple[Plan, float]:
+    """Return the plan of the deployment, and how long to wait for a node."""
+    return read_plan(folder / "plan.json"), float(run["coterie-timeout"])
 
 
 @edge.main()  # type: ignore[untyped-decorator]
 def _edge(grid: Grid, context: Context) -> None:
-    _speak()
-    folder, plan, timeout_s = _settings(context)
-    group = int(context.run_config["coterie-group"])
-    least = int(context.run_config["coterie-min-per-group"])
-    crew = GridCrew(grid)
+    folder, group = _folder(context), int(context.run_config["coterie-group"])
+    with _words(folder, edge_name(group)):
+        _serve(GridCrew(grid), folder, group, dict(context.run_config))
+
+
+def _serve(crew: Crew, folder: Path, group: int, run: dict[str, Any]) -> None:
+    """Wait for the group's nodes, and fill the coordinator's orders."""
+    plan, timeout_s = _settings(folder, run)
+    least = int(run["coterie-min-per-group"])
     try:
         wait_for(crew, len(plan.members(group)), timeout_s, way_out="raise --timeout")
     except FlowerError as error:
@@ -95,23 +121,23 @@ def _train(message: Message, context: Context) -> Message:
 
 @coordinator.main()  # type: ignore[untyped-decorator]
 def _coordinator(grid: Grid, context: Context) -> None:
-    _speak()
-    result = Path(str(context.run_config["coterie-folder"])) / RESULT
+    folder = _folder(context)
+    result = folder / RESULT
     result.unlink(missing_ok=True)
-    try:
-        folder, plan, timeout_s = _settings(context)
-        scores = _run(GridCrew(grid), plan, folder, timeout_s, dict(context.run_config))
-        write_json(result, {"status": "complete", **scores})
-    except Exception as error:  # also one of the app's own: somebody waits for the result
-        said = str(error) if isinstance(error, CoterieError) else f"{type(error).__name__}: {error}"
-        write_json(result, {"status": "failed", "error": said})
-        raise
+    with _words(folder, COORDINATOR):
+        try:
+            scores = _run(GridCrew(grid), folder, dict(context.run_config))
+            write_json(result, {"status": "complete", **scores})
+        except Exception as error:  # also one of the app's own: somebody waits for the result
+            ours = isinstance(error, CoterieError)
+            said = str(error) if ours else f"{type(error).__name__}: {error}"
+            write_json(result, {"status": "failed", "error": said})
+            raise
 
 
-def _run(
-    crew: Crew, plan: Plan, folder: Path, timeout_s: float, run: dict[str, Any]
-) -> dict[str, Any]:
+def _run(crew: Crew, folder: Path, run: dict[str, Any]) -> dict[str, Any]:
     """Average across the edges, round by round, from where it was left."""
+    plan, timeout_s = _settings(folder, run)
     edges = tuple(edge_name(k) for k in range(len(plan.servers)))
     terms = coordinator_terms(plan, int(run["coterie-rounds"]), timeout_s)
     first = _initial(str(run["coterie-initial"]), run)
@@ -120,13 +146,13 @@ def _run(
     if state is None:
         state = State(0, (first,), tuple((name,) for name in edges))
     else:
-        print(f"goes on from step {state.t} of {terms.steps}", flush=True)
+        log.info("goes on from step %d of %d", state.t, terms.steps)
     wait_for(crew, len(edges), timeout_s, way_out="raise --timeout")
     for now in rounds(crew, terms, state):
         state = now
         score = _evaluate(str(run["coterie-evaluate"]), run, state.models[0])
         state.rows[-1].update(score)
-        print(f"step {state.t} of {terms.steps}: {_said(state.rows[-1])}", flush=True)
+        log.info("step %d of %d: %s", state.t, terms.steps, _said(state.rows[-1]))
         save_state(folder / "state", state, about)
     return {"rows": list(state.rows)}
 

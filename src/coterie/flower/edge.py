@@ -25,6 +25,11 @@ def edge_name(group: int) -> str:
     return f"edge-{group}"
 
 
+def app_log(place: str) -> str:
+    """Return the name of the file in which a place's app keeps what it says."""
+    return f"{place}-app.log"
+
+
 def terms_of(plan: Plan, timeout_s: float, min_per_group: int = 1) -> Terms:
     """Return how the rounds of a plan go."""
     schedule = Schedule(plan.tau1, plan.tau2)

@@ -16,6 +16,7 @@ from typing import IO
 
 from coterie.flower import FlowerError
 from coterie.flower.deploy import QUIET, Deployment
+from coterie.flower.edge import app_log
 from coterie.flower.hosts import COORDINATOR
 
 START_S, STOP_S, POLL_S = 120.0, 20.0, 0.3
@@ -35,7 +36,7 @@ def run_locally(d: Deployment, say: Say = print) -> dict[str, object]:
     with started(d, say) as processes:
         for command in d.runs():
             _flwr(d, command)
-        say(f"training; the coordinator's words are in {d.folder / 'logs' / 'coordinator.log'}")
+        say(f"training; the coordinator's words are in {_app_log(d, COORDINATOR)}")
         places, look = cycle(d.places), time.monotonic() + LOOK_S
         while not result.exists():
             for name, process in processes.items():
@@ -58,7 +59,7 @@ def check_app(d: Deployment, place: str, result: Path) -> None:
     status = app_status(d, place)
     done = result.exists() if place == COORDINATOR else status == "finished:completed"
     if status.startswith("finished") and not done:
-        raise FlowerError(f"the app of {place} ended ({status}); see {_log(d, place)}")
+        raise FlowerError(f"the app of {place} ended ({status}); see {_app_log(d, place)}")
 
 
 def app_status(d: Deployment, place: str) -> str:
@@ -147,6 +148,10 @@ def _die_with_parent() -> None:
 
 def _log(d: Deployment, name: str) -> Path:
     return d.folder / "logs" / f"{name}.log"
+
+
+def _app_log(d: Deployment, place: str) -> Path:
+    return d.folder / "logs" / app_log(place)
 
 
 def _flwr(d: Deployment, command: list[str]) -> str:
