@@ -165,12 +165,16 @@ def test_the_coordinator_goes_on_from_its_state(
 def test_the_coordinator_does_not_go_on_with_other_settings(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    coordinate(monkeypatch, tmp_path, coterie_rounds=2, learning_rate=0.1)
-    with pytest.raises(FlowerError, match=r"is of a run with learning-rate = 0\.1, not 0\.5"):
-        coordinate(monkeypatch, tmp_path, learning_rate=0.5)
-    with pytest.raises(FlowerError, match=r"is of a run with learning-rate = 0\.1, not None"):
-        coordinate(monkeypatch, tmp_path)
-    assert coordinate(monkeypatch, tmp_path, learning_rate=0.1)["status"] == "complete"
+    coordinate(monkeypatch, tmp_path, coterie_rounds=2, learning_rate=0.1, tau2=9)
+    with pytest.raises(
+        FlowerError, match=r"is of a run with config.learning-rate = 0\.1, not 0\.5"
+    ):
+        coordinate(monkeypatch, tmp_path, learning_rate=0.5, tau2=9)
+    with pytest.raises(
+        FlowerError, match=r"is of a run with config.learning-rate = 0\.1, not None"
+    ):
+        coordinate(monkeypatch, tmp_path, tau2=9)
+    assert coordinate(monkeypatch, tmp_path, learning_rate=0.1, tau2=9)["status"] == "complete"
 
 
 def listed(monkeypatch: pytest.MonkeyPatch, *statuses: str) -> None:

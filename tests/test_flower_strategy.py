@@ -1,6 +1,7 @@
 """GroupStrategy with Flower's own messages, and the example app, without processes."""
 
 from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -230,6 +231,14 @@ def test_a_run_is_not_gone_on_with_by_another_network_file_or_train_config(tmp_p
     strategy = GroupStrategy(2, 1, 3, state_dir=state, network=tmp_path / "same.csv")
     with pytest.raises(FlowerError, match=r"train_config\.lr = None, not 0\.5"):
         strategy.start(Grid(4, RUN), first(), 2, train_config=ConfigRecord({"lr": 0.5}))
+
+
+def test_a_train_config_may_hold_whatever_flowers_can(tmp_path: Path) -> None:
+    for key, refused in ((b"a", False), (b"a", False), (b"b", True)):
+        strategy = GroupStrategy(2, 1, 3, state_dir=tmp_path, poll_s=0.01)
+        config = ConfigRecord({"key": key, "many": [1.0, 2.0]})
+        with pytest.raises(FlowerError, match=r"config\.key") if refused else nullcontext():
+            strategy.start(Grid(4, RUN), first(), 1, train_config=config)
 
 
 def test_the_example_app_does_not_go_on_with_another_learning_rate(tmp_path: Path) -> None:

@@ -141,7 +141,8 @@ def _run(crew: Crew, folder: Path, run: dict[str, Any]) -> dict[str, Any]:
     edges = tuple(edge_name(k) for k in range(len(plan.servers)))
     terms = coordinator_terms(plan, int(run["coterie-rounds"]), timeout_s)
     first = _initial(str(run["coterie-initial"]), run)
-    about = {"edges": len(edges), "tau1": plan.tau1, "tau2": plan.tau2, **settings_of(run)}
+    own = {f"config.{key}": value for key, value in settings_of(run).items()}
+    about = {"edges": len(edges), "tau1": plan.tau1, "tau2": plan.tau2, **own}
     state = load_state(folder / "state", about, first)
     if state is None:
         state = State(0, (first,), tuple((name,) for name in edges))

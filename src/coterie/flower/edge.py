@@ -56,7 +56,7 @@ def serve(
             filled = fill(crew, plan, group, roster, terms, order)
         except Exception as error:
             log.warning("group %d: %s", group, error, exc_info=not isinstance(error, CoterieError))
-            filled = Filled({}, {"error": f"group {group}: {error or type(error).__name__}"})
+            filled = Filled({}, {"error": f"group {group}: {str(error) or type(error).__name__}"})
         spool.fill(order, filled)
         if order.last and not filled.about.get("error"):
             return

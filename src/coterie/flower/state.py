@@ -58,7 +58,7 @@ def save_state(folder: Path, state: State, about: Mapping[str, Any]) -> None:
     }
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(folder / FILE, save(arrays, {"coterie": json.dumps(header)}))
+        write_atomically(folder / FILE, save(arrays, {"coterie": json.dumps(header, default=repr)}))
     except OSError as error:
         raise FlowerError(f"{folder / FILE}: cannot be written ({error.strerror})") from error
 
@@ -93,7 +93,7 @@ def load_state(folder: Path, about: Mapping[str, Any], like: Arrays) -> State | 
         )
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise FlowerError(f"{path}: damaged ({error}); move it away to begin anew") from error
-    before, now = header["about"], json.loads(json.dumps(dict(about)))
+    before, now = header["about"], json.loads(json.dumps(dict(about), default=repr))
     for key in sorted(before.keys() | now.keys()):
         if before.get(key) != now.get(key):
             raise FlowerError(

@@ -202,7 +202,8 @@ class GroupStrategy(Strategy):  # type: ignore[misc]
     def about(self, terms: Terms) -> dict[str, Any]:
         """Return what a run is: it is gone on with by the same alone."""
         plan, sent = self.plan, terms.config
-        by = about_planning(self.planning) if plan is None else {"plan": digest(plan.nodes)}
+        groups = [] if plan is None else [(node.node, node.group) for node in plan.nodes]
+        by = about_planning(self.planning) if plan is None else {"plan": digest(groups)}
         return {**vars(self.schedule), **by, **{f"train_config.{k}": sent[k] for k in sent}}
 
     def _wait(self, crew: "GridCrew", state: State) -> None:
