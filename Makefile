@@ -28,8 +28,8 @@ test-ray: $(READY)  ## train on Ray with real processes, some of which are kille
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,ray]'
 	$(BIN)/python -m pytest tests/test_sharded.py tests/test_ray.py tests/test_ray_*.py
 
-test-flower: $(READY)  ## Flower for real: SuperLinks and SuperNodes on loopback (about 15 minutes; installs flwr)
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,flower]'
+test-flower: $(READY)  ## Flower for real: SuperLinks and SuperNodes on loopback (about 20 minutes; installs flwr and Ray)
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,flower]' 'flwr[simulation]'
 	COTERIE_FLOWER=1 $(BIN)/python -m pytest tests/test_planfile.py tests/test_flower_*.py
 
 # The page of `coterie report` is tested in a real browser; without one those tests are skipped, loudly.

@@ -23,7 +23,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from coterie import Config, make_config
-from coterie.flower.deploy import COORDINATOR, Deployment, write
+from coterie.flower.deploy import Deployment, write
+from coterie.flower.hosts import COORDINATOR
 from coterie.flower.local import run_locally
 from coterie.grouping import Evidence, Grouping
 from coterie.planfile.writing import plan_of

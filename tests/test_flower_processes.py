@@ -1,6 +1,7 @@
 """Flower for real: SuperLinks, SuperNodes and apps as processes on loopback. `make test-flower`."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ if os.environ.get("COTERIE_FLOWER") != "1":
     pytest.skip("takes minutes: make test-flower", allow_module_level=True)
 
 from coterie import Config, make_config
+from coterie.flower import FlowerError
 from coterie.flower.certificates import write_node_keys
 from coterie.flower.deploy import Deployment, write
 from coterie.flower.local import environment, run_locally, start, started, stop
@@ -34,13 +36,14 @@ from fleets import LIGHT, Fleet, cut
 APP = Path(__file__).parents[1] / "examples" / "flower_app"
 N, ROUNDS, TAU2 = 4, 2, 2
 STEPS = ROUNDS * TAU2
+LISTENS = "0A"  # the state of a socket that does
 
 
 @pytest.fixture(scope="module")
 def port() -> Iterator[Any]:
     """First of a hundred ports, others for every test and for every process that runs tests."""
-    base = 21000 + 500 * (os.getpid() % 40)
-    yield iter(range(base, base + 500, 100))
+    base = 21000 + 1000 * (os.getpid() % 20)
+    yield iter(range(base, base + 1000, 100))
 
 
 def config_of(n: int = N) -> Config:
@@ -190,11 +193,74 @@ def test_killed_in_the_middle_the_same_command_goes_on_to_the_same_model(
         process.kill()
         process.wait()
     time.sleep(5)  # what it had started ends with it
+    said_before = (d.folder / "logs" / "coordinator-app.log").read_text()
+    assert "goes on from step" not in said_before
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=1200)
     assert done.returncode == 0, done.stdout + done.stderr
     z = [node.group for node in d.plan.nodes]
     score = float(done.stdout.rpartition("accuracy ")[2].split(",")[0])
     assert score == pytest.approx(simulated(config, z), abs=0.01)
+    log = (d.folder / "logs" / "coordinator-app.log").read_text()
+    assert f"goes on from step {TAU2} of {STEPS}" in log, "and not from the first"
+    assert log.count(f"step {TAU2} of {STEPS}: ") == 1, "what was done is not done again"
+    assert log.count(f"step {STEPS} of {STEPS}: ") == 1
+
+
+def test_nothing_that_is_started_listens_beyond_loopback(tmp_path: Path, port: Any) -> None:
+    d = tiers(tmp_path, config_of(), next(port))
+    with started(d) as processes:
+        for name in d.nodes():
+            said(d.folder / "logs" / f"{name}.log", "SuperNode ID")
+        pids = [pid for process in processes.values() for pid in family(process.pid)]
+        listening = [address for pid in pids for address in listens(pid)]
+    assert len(listening) >= len(processes), "every SuperLink and SuperNode has a port"
+    assert [address for address in listening if not address.endswith("0100007F")] == []
+
+
+def family(pid: int) -> list[int]:
+    """A process and all below it."""
+    children = [
+        int(child)
+        for path in Path(f"/proc/{pid}/task").glob("*/children")
+        for child in path.read_text().split()
+    ]
+    return [pid, *(other for child in children for other in family(child))]
+
+
+def listens(pid: int) -> list[str]:
+    """Addresses, in hexadecimal, on which a process listens by TCP."""
+    own = set()
+    for handle in Path(f"/proc/{pid}/fd").glob("*"):
+        try:
+            own.add(str(handle.readlink()))
+        except OSError:
+            continue
+    tables = [Path(f"/proc/net/{name}").read_text() for name in ("tcp", "tcp6")]
+    rows = [line.split() for table in tables for line in table.splitlines()[1:]]
+    return [
+        row[1].partition(":")[0]
+        for row in rows
+        if row[3] == LISTENS and f"socket:[{row[9]}]" in own
+    ]
+
+
+DYING = """
+
+def evaluate(run, arrays):
+    import os
+
+    os._exit(3)
+"""
+
+
+def test_a_coordinator_that_dies_without_a_word_ends_the_command(tmp_path: Path, port: Any) -> None:
+    config, app = config_of(), tmp_path / "app"
+    shutil.copytree(LIGHT, app)
+    with (app / "light_app.py").open("a") as file:
+        file.write(DYING)
+    d = tiers(tmp_path, config, next(port), app=app)
+    with pytest.raises(FlowerError, match=r"the app of coordinator ended \(finished:"):
+        run_locally(d)
 
 
 @pytest.mark.skipif(find_spec("ray") is None, reason="needs ray: pip install 'flwr[simulation]'")

@@ -12,11 +12,11 @@ import pytest
 from coterie import Config
 from coterie.algorithms import Search
 from coterie.flower import FlowerError
-from coterie.flower.crew import Answer, Kind, same_arrays
+from coterie.flower.crew import Answer, Arrays, Kind, Request
 from coterie.flower.groups import Planning, Shown
-from coterie.flower.means import mean
-from coterie.flower.roll import wait_for
-from coterie.flower.rounds import Terms, rounds
+from coterie.flower.means import mean, sort_answers
+from coterie.flower.roll import Roster, roll_call, wait_for
+from coterie.flower.rounds import Terms, overall, rounds
 from coterie.flower.state import State, load_state, save_state
 from coterie.grouping import Evidence, Grouping
 from coterie.planfile import Plan, PlanError, PlannedNode, Predicted
@@ -27,6 +27,11 @@ from crews import TaskCrew, accuracy, config_of, first_model
 
 N = 12
 prepared = cache(prepare)
+
+
+def same_arrays(a: Arrays, b: Arrays) -> bool:
+    """Whether two models are the same to the last bit."""
+    return a.keys() == b.keys() and all(np.array_equal(a[key], b[key]) for key in a)
 
 
 def terms_of(config: Config, **changes: Any) -> Terms:
@@ -120,6 +125,9 @@ NAN = {"1.bias": np.full(10, np.nan, np.float32)}
         (broken(**{"1.bias": np.zeros(9)}), "rejected", "'1.bias' has the shape (9,), not (10,)"),
         (broken(extra=np.zeros(1)), "rejected", "its arrays are not those it was sent: 'extra'"),
         (broken(**{"1.bias": np.array(10 * ["x"])}), "rejected", "'1.bias' is of type <U1"),
+        (broken(**{"1.bias": np.zeros(10, bool)}), "rejected", "is of type bool, not float32"),
+        (broken(**{"1.bias": np.zeros(10, int)}), "rejected", "is of type int64, not float32"),
+        (broken(**{"1.bias": np.full(10, 1e300)}), "rejected", "'1.bias' is beyond float32"),
     ],
 )
 def test_a_node_at_fault_is_named_and_the_others_go_on(fault: Any, kind: str, reason: str) -> None:
@@ -284,3 +292,194 @@ def test_a_mean_keeps_the_type_of_every_array() -> None:
     assert found["n"].tolist() == [4]
     assert found["w"].dtype == np.dtype(np.float32)
     assert found["n"].dtype == np.dtype(np.int64)
+
+
+def answers(**arrays: Any) -> list[Answer]:
+    """Nodes 1, 2, ... that answer with the array of their name."""
+    each = enumerate(arrays.values(), 1)
+    return [Answer(i, {"w": array}, {"num-examples": 1}) for i, array in each]
+
+
+def test_an_answer_counts_in_the_type_that_was_sent() -> None:
+    heard = sort_answers(
+        {1: "a", 2: "b", 3: "c"},
+        answers(
+            a=np.array([0.5, 3.0]), b=np.array([0.5, 1.0], np.float32), c=np.array([True, False])
+        ),
+        {name: {"w": np.zeros(2, np.float32)} for name in "abc"},
+    )
+    assert [(node.node, node.fault) for node in heard.dropped] == [("c", "rejected")]
+    models = [answer.arrays for answer in heard.used.values() if answer.arrays]
+    found = mean(models, [1, 1])["w"]
+    assert (found.dtype, found.tolist()) == (np.dtype(np.float32), [0.5, 2.0])
+
+
+def test_a_whole_number_beyond_the_type_that_was_sent_is_rejected() -> None:
+    sent = {"w": np.zeros(1, np.int8)}
+    heard = sort_answers(
+        {1: "a", 2: "b"}, answers(a=np.array([300]), b=np.array([7])), {"a": sent, "b": sent}
+    )
+    assert [node.reason for node in heard.dropped] == ["'w' is beyond int8"]
+    assert list(heard.used) == ["b"]
+
+
+def test_a_mean_that_is_not_finite_is_refused() -> None:
+    most = {"w": np.array([np.finfo(np.float64).max])}
+    with pytest.raises(FlowerError, match="the mean of 'w' is beyond float64"):
+        mean(11 * [most], 11 * [1])
+
+
+def with_batchnorm(n_classes: int) -> Any:
+    """A model with a scalar among its arrays: the batches that were seen."""
+    from torch import nn
+
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(784, 4), nn.BatchNorm1d(4), nn.Linear(4, n_classes)
+    )
+
+
+def scalar_config(n: int, **algorithm: Any) -> Config:
+    config = config_of(n, **algorithm)
+    return replace(config, model=replace(config.model, name="test_flower_rounds:with_batchnorm"))
+
+
+def test_a_model_with_a_scalar_array_is_averaged_saved_and_gone_on_with(tmp_path: Path) -> None:
+    config = scalar_config(4, tau2=3)
+    terms = terms_of(config, planning=Planning(2, 3, search=Search("random")))
+    crew, like = TaskCrew(config, 4), first_model(config)
+    whole = run(crew, terms)
+    for state in whole:
+        assert [m["2.num_batches_tracked"].shape for m in state.models] == len(state.models) * [()]
+        assert state.rows[-1]["counted"] == 4
+    assert whole[-1].models[0]["2.num_batches_tracked"] == 12
+    save_state(tmp_path, whole[4], {})
+    again = load_state(tmp_path, {}, like)
+    assert again is not None
+    assert same_arrays(run(crew, terms, again)[-1].models[0], whole[-1].models[0])
+
+
+def shows(key: str, value: Any) -> Any:
+    """A node that shows something of its own in place of its evidence."""
+
+    def fault(kind: Kind, config: Mapping[str, Any], answer: Answer) -> Answer:
+        if kind != "query" or key not in answer.metrics:
+            return answer
+        return replace(answer, metrics={**answer.metrics, key: value})
+
+    return fault
+
+
+@pytest.mark.parametrize(
+    ("evidence", "key", "value"),
+    [
+        ("sketch", "sketch", [float("nan")] * 16),
+        ("sketch", "sketch", [1.0] * 15),
+        ("sketch", "sketch", [1e300] * 16),
+        ("sketch", "sketch", 7.0),
+        ("labels", "label-counts", [1, 2]),
+        ("labels", "label-counts", [0.5] * 10),
+        ("labels", "label-counts", [-1] * 10),
+        ("labels", "label-counts", [10**400] * 10),
+        ("labels", "label-counts", "many"),
+    ],
+)
+def test_a_node_that_shows_rubbish_is_named_and_the_others_are_planned(
+    evidence: Shown, key: str, value: Any
+) -> None:
+    config = config_of(6, tau2=3, evidence=evidence)
+    planning = Planning(2, 3, evidence, Search("random"), None, sketch_size=16)
+    crew = TaskCrew(config, 6, {2: shows(key, value)})
+    states = run(crew, terms_of(config, planning=planning))
+    first = states[0]
+    assert first.groups is not None
+    assert sorted(name for names in first.groups for name in names) == ["0", "1", "3", "4", "5"]
+    assert first.rows[0]["rejected"] == 1
+    (dropped,) = first.rows[0]["dropped"]
+    assert (dropped["node"], dropped["fault"]) == ("2", "rejected")
+    assert f"{key} must be a list of {16 if evidence == 'sketch' else 10}" in dropped["reason"]
+    assert states[-1].t == 12
+    network = prepared(config).problem.network  # as an object, in the order of all nodes
+    again = run(crew, terms_of(config, planning=replace(planning, network=network)))
+    assert again[0].groups is not None
+    assert sorted(name for names in again[0].groups for name in names) == ["0", "1", "3", "4", "5"]
+
+
+def test_a_node_that_shows_no_sketch_in_time_is_named_and_the_others_are_planned() -> None:
+    def fault(kind: Kind, config: Mapping[str, Any], answer: Answer) -> Answer | None:
+        return None if "sketch" in answer.metrics else answer
+
+    config = config_of(6, tau2=3, evidence="sketch", sketch_size=16)
+    states = run(TaskCrew(config, 6, {2: fault}), terms_of(config))
+    row = states[0].rows[0]
+    assert [(d["node"], d["fault"]) for d in row["dropped"]] == [("2", "late")]
+    assert states[-1].t == 12
+
+
+def test_without_any_evidence_the_run_ends_and_says_why() -> None:
+    config = config_of(4, tau2=3)
+    planning = Planning(2, 3, search=Search("random"))
+    crew = TaskCrew(config, 4, dict.fromkeys(range(4), shows("label-counts", None)))
+    with pytest.raises(FlowerError, match="no node shows what groups are planned on: label-counts"):
+        run(crew, terms_of(config, planning=planning))
+
+
+class Named:
+    """Nodes that only say who they are."""
+
+    def __init__(self, **names: str) -> None:
+        self.names = {int(number[1:]): name for number, name in names.items()}
+
+    def nodes(self) -> list[int]:
+        return list(self.names)
+
+    def ask(self, kind: Kind, asked: Mapping[int, Request], timeout_s: float) -> list[Answer]:
+        return [Answer(i, None, {"num-examples": 5}, {"node": self.names[i]}) for i in asked]
+
+
+def test_of_two_nodes_with_one_id_the_newer_counts_as_long_as_it_is_there() -> None:
+    roster = roll_call(Named(n1="a", n2="b"), Roster(), "none", 1.0, {})
+    both, found = Named(n1="a", n2="b", n3="a"), []
+    for again in (False, True, True, False, True):
+        roster = roll_call(both, roster, "none", 1.0, {}, again=again)
+        found.append(dict(roster.ids))
+    assert found == 5 * [{"a": 3, "b": 2}]
+    roster = roll_call(Named(n1="a", n2="b"), roster, "none", 1.0, {})
+    assert dict(roster.ids) == {"a": 1, "b": 2}, "the newer one has left"
+
+
+def test_a_group_that_misses_the_global_mean_alone_is_in_it_with_its_model() -> None:
+    config = config_of(N, tau2=3)
+    healthy = run(TaskCrew(config, N), terms_of(config))
+    groups = healthy[0].groups
+    assert groups is not None
+
+    def late_at(*steps: int) -> Any:
+        def fault(kind: Kind, config: Mapping[str, Any], answer: Answer) -> Answer | None:
+            return None if kind == "train" and config["stop"] in steps else answer
+
+        return {int(name): fault for name in groups[1]}
+
+    def after(step: int, states: list[State]) -> State:
+        return next(state for state in states if state.t == step)
+
+    states = run(TaskCrew(config, N, late_at(6)), terms_of(config))
+    before, weights = after(5, states), before_weights(healthy[0])
+    assert after(6, states).rows[-1]["held"] == 1
+    each = [after(6, states).models[0]["1.bias"], before.models[1]["1.bias"]]
+    whole = run(TaskCrew(config, N, late_at(4, 5, 6)), terms_of(config, patience=9))
+    others = after(6, whole).models[0]["1.bias"]  # without that group, which trained in no mean
+    w1, w = weights[1], sum(weights)
+    expected = (others * (w - w1) + each[1] * w1) / w
+    np.testing.assert_allclose(each[0], expected, rtol=0, atol=1e-6)
+    assert not np.array_equal(others, each[0])
+
+
+def before_weights(state: State) -> list[float]:
+    return [sum(state.weights[name] for name in names) for names in state.groups or ()]
+
+
+def test_several_models_are_one_by_the_examples_of_their_nodes() -> None:
+    models = ({"w": np.array([1, 1], np.float32)}, {"w": np.array([9, 5], np.float32)})
+    state = State(4, models, (("a",), ("b", "c")), ("a", "b"), {"a": 2.0, "b": 1.0, "c": 5.0})
+    assert overall(state)["w"].tolist() == [7.0, 4.0]
+    assert overall(replace(state, models=models[:1])) is models[0]

@@ -1,6 +1,8 @@
 """GroupStrategy with Flower's own messages, and the example app, without processes."""
 
 from collections.abc import Iterable
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +30,12 @@ from coterie.flower.client import answer_query, node_name, parse_ping, round_tri
 from coterie.flower.crew import Answer, Request
 from coterie.flower.network import by_round_trips, network_of
 from coterie.flower.roll import Roster
+from coterie.flower.state import save_state
 from coterie.flower.strategy import GridCrew, answer_of
+from coterie.grouping import Limits
 from coterie.network import Network
-from coterie.planfile import PlanError
+from coterie.planfile import Plan, PlanError, PlannedNode
+from coterie.planfile.reading import EXAMPLE as PLAN
 
 RUN: dict[str, Any] = {
     "num-server-rounds": 2,
@@ -129,6 +134,22 @@ def test_the_example_app_trains_in_groups(tmp_path: Path) -> None:
         assert np.array_equal(array.numpy(), other.arrays[key].numpy())
 
 
+def test_a_model_with_a_scalar_array_goes_through_flowers_messages() -> None:
+    run = {**RUN, "model": "test_flower_rounds:with_batchnorm"}
+    start = ArrayRecord({key: Array(a) for key, a in server_app.initial(run).items()})
+    result = server_app.strategy(run).start(Grid(4, run), start, 2, timeout=5.0)
+    assert result.train_metrics_clientapp[2]["counted"] == 4
+    assert result.arrays["2.num_batches_tracked"].numpy() == 4
+    assert result.arrays["2.num_batches_tracked"].shape == ()
+
+
+def of_bools(message: Message) -> Message:
+    content = message.content
+    arrays = {key: Array(np.ones(a.shape, bool)) for key, a in content["arrays"].items()}
+    content = {"arrays": ArrayRecord(arrays), "metrics": MetricRecord({"num-examples": 9})}
+    return Message(RecordDict(content), reply_to=message)
+
+
 def nan(message: Message) -> Message:
     arrays = {
         key: Array(array.numpy() * np.nan) for key, array in message.content["arrays"].items()
@@ -151,7 +172,13 @@ def nothing(message: Message) -> None:
 
 @pytest.mark.parametrize(
     ("fault", "kind"),
-    [(nan, "rejected"), (failing, "failed"), (expired, "late"), (nothing, "late")],
+    [
+        (nan, "rejected"),
+        (of_bools, "rejected"),
+        (failing, "failed"),
+        (expired, "late"),
+        (nothing, "late"),
+    ],
 )
 def test_a_client_at_fault_is_counted_and_the_round_goes_on(fault: Any, kind: str) -> None:
     strategy = server_app.strategy(RUN)
@@ -161,6 +188,111 @@ def test_a_client_at_fault_is_counted_and_the_round_goes_on(fault: Any, kind: st
     assert record[kind] == 2, "once in either mean of the round"
     assert record["counted"] == 3
     assert all(np.isfinite(array.numpy()).all() for array in result.arrays.values())
+
+
+def saved(tmp_path: Path, rounds: int, **changes: Any) -> GroupStrategy:
+    """A strategy whose state is there after so many rounds."""
+    strategy = GroupStrategy(2, 1, 3, state_dir=tmp_path, wait_s=0.0, poll_s=0.01, **changes)
+    strategy.start(Grid(4, RUN), first(), rounds, timeout=5.0)
+    return strategy
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"evidence": "sketch"}, "evidence = 'labels', not 'sketch'"),
+        ({"alpha_comm": 7.0}, "alpha_comm = 1.0, not 7.0"),
+        ({"alpha_iid": 7.0}, "alpha_iid = 1.0, not 7.0"),
+        ({"network": "measured"}, "network = None, not 'measured'"),
+        ({"limits": Limits(max_size=3)}, "limits = "),
+        ({"sketch_size": 9}, "sketch_size = 256, not 9"),
+        ({"grouping": "random"}, "grouping = 'coterie', not 'random'"),
+    ],
+)
+def test_a_run_is_not_gone_on_with_by_other_means(
+    tmp_path: Path, changes: dict[str, Any], said: str
+) -> None:
+    saved(tmp_path, 1)
+    with pytest.raises(FlowerError) as refused:
+        saved(tmp_path, 2, **changes)
+    assert f"is of a run with {said}" in str(refused.value)
+
+
+def test_a_run_is_not_gone_on_with_by_another_network_file_or_train_config(tmp_path: Path) -> None:
+    path, state = tmp_path / "net.csv", tmp_path / "state"
+    path.write_text("node,latency_ms\n0,5\n1,5\n2,5\n3,50\n")
+    saved(state, 1, network=path)
+    saved(state, 1, network=path.rename(tmp_path / "same.csv"))
+    path.write_text("node,latency_ms\n0,5\n1,5\n2,5\n3,5\n")
+    with pytest.raises(FlowerError, match="is of a run with network = 'file "):
+        saved(state, 2, network=path)
+    with pytest.raises(FlowerError, match=r"net\.csv: cannot be read"):
+        saved(state, 2, network=tmp_path / "no" / "net.csv")
+    strategy = GroupStrategy(2, 1, 3, state_dir=state, network=tmp_path / "same.csv")
+    with pytest.raises(FlowerError, match=r"train_config\.lr = None, not 0\.5"):
+        strategy.start(Grid(4, RUN), first(), 2, train_config=ConfigRecord({"lr": 0.5}))
+
+
+def test_a_train_config_may_hold_whatever_flowers_can(tmp_path: Path) -> None:
+    for key, refused in ((b"a", False), (b"a", False), (b"b", True)):
+        strategy = GroupStrategy(2, 1, 3, state_dir=tmp_path, poll_s=0.01)
+        config = ConfigRecord({"key": key, "many": [1.0, 2.0]})
+        with pytest.raises(FlowerError, match=r"config\.key") if refused else nullcontext():
+            strategy.start(Grid(4, RUN), first(), 1, train_config=config)
+
+
+def test_the_example_app_does_not_go_on_with_another_learning_rate(tmp_path: Path) -> None:
+    def start(**changes: Any) -> None:
+        run = {**RUN, "state-dir": str(tmp_path), **changes}
+        sent = server_app.train_config(run)
+        server_app.strategy(run).start(Grid(4, run), first(), 1, 5.0, sent)
+
+    start()
+    start(**{"num-server-rounds": 5, "timeout": 9.0})
+    with pytest.raises(FlowerError, match=r"learning-rate = 0\.1, not 0\.9"):
+        start(**{"learning-rate": 0.9})
+
+
+def test_fewer_rounds_than_are_done_give_the_mean_of_all_groups(tmp_path: Path) -> None:
+    strategy = saved(tmp_path, 2)
+    done = strategy.state
+    assert done is not None
+    model = done.models[0]
+    each = ({k: np.zeros_like(a) for k, a in model.items()}, {k: a + 4 for k, a in model.items()})
+    state = replace(done, t=5, models=each, weights=dict.fromkeys("0123", 1.0))
+    state = replace(state, groups=(("0",), ("1", "2", "3")))
+    save_state(tmp_path, state, strategy.about(strategy.terms(2, 5.0, {})))
+    result = GroupStrategy(2, 1, 3, state_dir=tmp_path).start(Grid(4, RUN), first(), 1)
+    for key, array in model.items():
+        found = result.arrays[key].numpy()
+        np.testing.assert_allclose(found, (array + 4) * 0.75, rtol=1e-5, atol=1e-6)
+
+
+def planned() -> Plan:
+    nodes = tuple(PlannedNode(str(i), i % 2, 5, 0.1) for i in range(4))
+    return replace(PLAN, servers=("0", "1"), nodes=nodes, tau1=1, tau2=3, steps=6)
+
+
+class Without(Grid):
+    """A grid whose last node is gone."""
+
+    def get_node_ids(self) -> list[int]:
+        return super().get_node_ids()[:-1]
+
+
+def test_a_plan_is_gone_on_with_though_a_node_is_gone(tmp_path: Path) -> None:
+    saved(tmp_path, 1, plan=planned())
+    strategy = GroupStrategy(plan=planned(), state_dir=tmp_path, wait_s=0.0, poll_s=0.01)
+    result = strategy.start(Without(4, RUN), first(), 2, timeout=5.0)
+    assert result.train_metrics_clientapp[2]["counted"] == 3
+    assert result.train_metrics_clientapp[2]["late"] == 3
+    strict = GroupStrategy(
+        plan=planned(), state_dir=tmp_path, wait_s=0.0, poll_s=0.01, min_per_group=2
+    )
+    with pytest.raises(FlowerError, match=r"3 of 4 nodes connected .* others, or raise wait_s$"):
+        strict.start(Without(4, RUN), first(), 3, timeout=5.0)
+    with pytest.raises(FlowerError, match="3 of 4 nodes connected"):
+        GroupStrategy(plan=planned(), wait_s=0.0).start(Without(4, RUN), first(), 1)
 
 
 def test_a_sketch_is_asked_for_at_the_mean_model() -> None:
@@ -182,6 +314,8 @@ def test_flowers_own_way_to_call_a_strategy_works() -> None:
     assert arrays is not None
     assert metrics is not None
     assert "loss" in metrics
+    odd = of_bools(messages[0])
+    assert strategy.aggregate_train(1, [odd]) == (None, None), "not what was sent"
     assert strategy.aggregate_train(1, []) == (None, None)
     assert list(strategy.configure_evaluate(1, arrays, config, grid)) == []
     assert strategy.aggregate_evaluate(1, []) is None
@@ -294,6 +428,10 @@ def test_a_network_file_is_by_name(tmp_path: Path) -> None:
     path.write_text(PAIRS)
     network, names = network_of(path, roster("a", "b"))
     assert names == ["b", "a"], "a matrix keeps its own order"
+    for source in (path, network):
+        less, names = network_of(source, roster("a"), ["b", "a"])
+        assert (less.topology.n_devices, names) == (1, ["a"])
+        assert less.topology.n_switches == network.topology.n_switches
     assert network_of(None, roster("a", "b", "c"))[0].topology.n_devices == 3
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, Context, MetricRecord
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
 
 from coterie.flower import GroupStrategy
@@ -32,8 +32,15 @@ def main(grid: Grid, context: Context) -> None:
         start,
         int(run["num-server-rounds"]),
         timeout=float(run["timeout"]),
+        train_config=train_config(run),
         evaluate_fn=evaluate_fn,
     )
+
+
+def train_config(run: Mapping[str, Any]) -> ConfigRecord:
+    """Return what nodes train by: a state is not gone on with by anything else."""
+    keys = ("model", "partition", "num-nodes", "learning-rate", "lr-decay", "batch-size", "seed")
+    return ConfigRecord({key: run[key] for key in keys})
 
 
 def initial(run: Mapping[str, Any]) -> dict[str, np.ndarray]:

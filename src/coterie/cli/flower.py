@@ -1,5 +1,6 @@
 """`coterie flower up`: a plan as a deployment of Flower, one SuperLink for every group."""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,7 +70,8 @@ def up(
     global round.
     """
     from coterie.flower import needs_flower
-    from coterie.flower.deploy import Deployment, read_hosts, write
+    from coterie.flower.deploy import Deployment, write
+    from coterie.flower.hosts import read_hosts
     from coterie.planfile.reading import read_plan
 
     needs_flower("1.40")  # the first whose SuperLink has one port for all
@@ -90,12 +92,15 @@ def up(
     scripts = write(deployment)
     click.echo(f"wrote {len(scripts)} scripts and what they need into {deployment.folder}")
     if write_only or not deployment.local:
-        click.echo("copy the folder to every machine, and run there the script of its name")
+        for command in deployment.copies():
+            click.echo(shlex.join(command))
+        click.echo("run on every machine the scripts of what is there; see docs/flower.md")
         return
     _start(deployment)
 
 
 def _start(deployment: "Deployment") -> None:
+    from coterie.flower.edge import said_scores
     from coterie.flower.local import run_locally
 
     try:
@@ -105,8 +110,7 @@ def _start(deployment: "Deployment") -> None:
     rows = result["rows"]
     assert isinstance(rows, list)
     for row in rows:
-        scores = [f"{k.partition('.')[2]} {v:.4f}" for k, v in row.items() if k.startswith("test.")]
-        said = ", ".join([f"{row['counted']} edges", *scores])
+        said = ", ".join([f"{row['counted']} edges", *said_scores(row)])
         click.echo(f"round {row['round']}: {said}")
 
 

@@ -5,6 +5,9 @@ the coordinator's SuperLink, and `coordinator` the ServerApp there.
 """
 
 import logging
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +19,18 @@ from flwr.serverapp import Grid, ServerApp
 from coterie.errors import CoterieError
 from coterie.flower import FlowerError
 from coterie.flower.client import answer_query, answer_train, arrays_of, node_name, steps_of
-from coterie.flower.crew import CONFIG, Arrays
-from coterie.flower.edge import coordinator_terms, edge_name, serve, terms_of
+from coterie.flower.crew import CONFIG, COUNTS, Arrays, Crew
+from coterie.flower.edge import (
+    app_log,
+    coordinator_terms,
+    digest_of,
+    edge_name,
+    said_scores,
+    serve,
+    settings_of,
+    terms_of,
+)
+from coterie.flower.hosts import COORDINATOR
 from coterie.flower.roll import wait_for
 from coterie.flower.rounds import rounds
 from coterie.flower.spool import Order, Spool
@@ -30,36 +43,55 @@ from coterie.record import write_json
 
 log = logging.getLogger("coterie.flower")
 RESULT = "result.json"
-MARGIN_S = 5.0  # an edge gives up before the coordinator does, so that it can say why
 
 edge = ServerApp()
 bridge = ClientApp()
 coordinator = ServerApp()
 
 
-def _speak() -> None:
+@contextmanager
+def _words(folder: Path, name: str) -> Iterator[None]:
+    """Keep what an app says in a file of the deployment too: Flower has it for `flwr log` alone."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
-    logging.getLogger("coterie").setLevel(logging.INFO)
+    logger, path = logging.getLogger("coterie"), folder / "logs" / app_log(name)
+    logger.setLevel(logging.INFO)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    logger.addHandler(handler)
+    try:
+        yield
+    except BaseException:
+        log.exception("the app of %s ends", name)
+        raise
+    finally:
+        logger.removeHandler(handler)
+        handler.close()
 
 
-def _settings(context: Context) -> tuple[Path, Plan, float]:
-    """Return the folder of the deployment, its plan, and how long to wait for a node."""
-    folder = Path(str(context.run_config["coterie-folder"]))
-    return folder, read_plan(folder / "plan.json"), float(context.run_config["coterie-timeout"])
+def _folder(context: Context) -> Path:
+    return Path(str(context.run_config["coterie-folder"]))
+
+
+def _settings(folder: Path, run: dict[str, Any]) -> tuple[Plan, float]:
+    """Return the plan of the deployment, and how long to wait for a node."""
+    return read_plan(folder / "plan.json"), float(run["coterie-timeout"])
 
 
 @edge.main()  # type: ignore[untyped-decorator]
 def _edge(grid: Grid, context: Context) -> None:
-    _speak()
-    folder, plan, timeout_s = _settings(context)
-    group = int(context.run_config["coterie-group"])
-    least = int(context.run_config["coterie-min-per-group"])
-    crew = GridCrew(grid)
+    folder, group = _folder(context), int(context.run_config["coterie-group"])
+    with _words(folder, edge_name(group)):
+        _serve(GridCrew(grid), folder, group, dict(context.run_config))
+
+
+def _serve(crew: Crew, folder: Path, group: int, run: dict[str, Any]) -> None:
+    """Wait for the group's nodes, and fill the coordinator's orders."""
+    plan, timeout_s = _settings(folder, run)
+    least = int(run["coterie-min-per-group"])
     try:
-        wait_for(crew, len(plan.members(group)), timeout_s)
+        wait_for(crew, len(plan.members(group)), timeout_s, way_out="raise --timeout")
     except FlowerError as error:
-        if len(crew.nodes()) < least:
-            raise
         log.warning("group %d goes on without all of its nodes: %s", group, error)
     spool = Spool(folder / edge_name(group) / "spool")
     serve(crew, plan, group, spool, terms_of(plan, timeout_s, least))
@@ -77,44 +109,51 @@ def _who(message: Message, context: Context) -> Message:
 def _train(message: Message, context: Context) -> Message:
     config = message.content[CONFIG]
     start, stop = steps_of(message)
-    order = Order(arrays_of(message), start, stop, stop >= int(config["steps"]))
+    last = stop >= int(config["steps"])
+    order = Order(arrays_of(message), start, stop, last, digest_of(context.run_config))
     spool = Spool(Path(str(context.node_config["folder"])) / node_name(context) / "spool")
     spool.put(order)
-    timeout_s = float(config["timeout"])
-    filled = spool.result(order, max(timeout_s - MARGIN_S, timeout_s / 2))
-    counts = {key: int(filled.about[key]) for key in ("late", "failed", "rejected")}
+    filled = spool.result(order, float(config["wait"]))
+    counts = {key: int(filled.about[key]) for key in COUNTS}
     metrics = {**filled.about["metrics"], **counts}
     return answer_train(message, filled.arrays, int(filled.about["num_examples"]), metrics)
 
 
 @coordinator.main()  # type: ignore[untyped-decorator]
 def _coordinator(grid: Grid, context: Context) -> None:
-    _speak()
-    folder, plan, timeout_s = _settings(context)
-    try:
-        scores = _run(GridCrew(grid), plan, folder, timeout_s, dict(context.run_config))
-    except CoterieError as error:
-        write_json(folder / RESULT, {"status": "failed", "error": str(error)})
-        raise
-    write_json(folder / RESULT, {"status": "complete", **scores})
+    folder = _folder(context)
+    result = folder / RESULT
+    result.unlink(missing_ok=True)
+    with _words(folder, COORDINATOR):
+        try:
+            scores = _run(GridCrew(grid), folder, dict(context.run_config))
+            write_json(result, {"status": "complete", **scores})
+        except Exception as error:  # also one of the app's own: somebody waits for the result
+            ours = isinstance(error, CoterieError)
+            said = str(error) if ours else f"{type(error).__name__}: {error}"
+            write_json(result, {"status": "failed", "error": said})
+            raise
 
 
-def _run(
-    crew: GridCrew, plan: Plan, folder: Path, timeout_s: float, run: dict[str, Any]
-) -> dict[str, Any]:
+def _run(crew: Crew, folder: Path, run: dict[str, Any]) -> dict[str, Any]:
     """Average across the edges, round by round, from where it was left."""
+    plan, timeout_s = _settings(folder, run)
     edges = tuple(edge_name(k) for k in range(len(plan.servers)))
-    per_order = timeout_s * plan.tau2 + 2 * MARGIN_S
-    terms = coordinator_terms(plan, int(run["coterie-rounds"]), per_order)
+    terms = coordinator_terms(plan, int(run["coterie-rounds"]), timeout_s)
     first = _initial(str(run["coterie-initial"]), run)
-    about = {"edges": len(edges), "tau1": plan.tau1, "tau2": plan.tau2}
-    state = load_state(folder / "state", about, first) or State(0, (first,), (edges,))
-    wait_for(crew, len(edges), timeout_s)
+    own = {f"config.{key}": value for key, value in settings_of(run).items()}
+    about = {"edges": len(edges), "tau1": plan.tau1, "tau2": plan.tau2, **own}
+    state = load_state(folder / "state", about, first)
+    if state is None:
+        state = State(0, (first,), tuple((name,) for name in edges))
+    else:
+        log.info("goes on from step %d of %d", state.t, terms.steps)
+    wait_for(crew, len(edges), timeout_s, way_out="raise --timeout")
     for now in rounds(crew, terms, state):
         state = now
         score = _evaluate(str(run["coterie-evaluate"]), run, state.models[0])
         state.rows[-1].update(score)
-        print(f"step {state.t} of {terms.steps}: {_said(state.rows[-1])}", flush=True)
+        log.info("step %d of %d: %s", state.t, terms.steps, _said(state.rows[-1]))
         save_state(folder / "state", state, about)
     return {"rows": list(state.rows)}
 
@@ -126,14 +165,16 @@ def _initial(path: str, run: dict[str, Any]) -> Arrays:
     return arrays
 
 
-def _evaluate(path: str, run: dict[str, Any], arrays: Arrays) -> dict[str, float]:
+def _evaluate(path: str, run: dict[str, Any], arrays: Arrays) -> dict[str, float | None]:
+    """Score a model as the app does; what is not finite is None, as JSON has no word for it."""
     if not path:
         return {}
-    score = import_by_path(path, FlowerError)(run, arrays)
-    return {f"test.{key}": float(value) for key, value in score.items()}
+    score = {
+        f"test.{key}": float(value)
+        for key, value in import_by_path(path, FlowerError)(run, arrays).items()
+    }
+    return {key: value if math.isfinite(value) else None for key, value in score.items()}
 
 
 def _said(row: dict[str, Any]) -> str:
-    words = [f"{row['counted']} edges counted"]
-    words += [f"{key.partition('.')[2]} {row[key]:.4f}" for key in row if key.startswith("test.")]
-    return ", ".join(words)
+    return ", ".join([f"{row['counted']} edges counted", *said_scores(row)])

@@ -11,11 +11,13 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from coterie.record import write_atomically
+
 DAYS = 365
 
 
 def write_certificates(folder: Path, hosts: Mapping[str, str]) -> None:
-    """Write an authority (ca.crt), and for every place a certificate of its host and the key.
+    """Write for every place a certificate of its host and the key, and the authority (ca.crt) last.
 
     The authority's own key is thrown away: nobody can sign another certificate with it.
     """
@@ -24,7 +26,7 @@ def write_certificates(folder: Path, hosts: Mapping[str, str]) -> None:
     ca_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "coterie deployment")])
     ca = _builder(ca_name, ca_name, ca_key.public_key())
     ca = ca.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-    (folder / "ca.crt").write_bytes(_pem(ca.sign(ca_key, hashes.SHA384())))
+    (folder / "ca.crt").unlink(missing_ok=True)
     for place, host in hosts.items():
         key = ec.generate_private_key(ec.SECP384R1())
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, place[:64])])
@@ -40,12 +42,18 @@ def write_certificates(folder: Path, hosts: Mapping[str, str]) -> None:
                 serialization.NoEncryption(),
             ),
         )
+    write_atomically(folder / "ca.crt", _pem(ca.sign(ca_key, hashes.SHA384())))
 
 
 def write_node_keys(folder: Path, names: Sequence[str]) -> None:
-    """Write for every SuperNode a private key, as OpenSSH has it, and its public one."""
+    """Write for every SuperNode a private key, as OpenSSH has it, and then its public one.
+
+    A node whose public key is there keeps its keys.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
+        if (folder / f"{name}.pub").exists():
+            continue
         key = ec.generate_private_key(ec.SECP384R1())
         private = key.private_bytes(
             serialization.Encoding.PEM,
@@ -56,7 +64,7 @@ def write_node_keys(folder: Path, names: Sequence[str]) -> None:
             serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
         )
         _write_secret(folder / name, private)
-        (folder / f"{name}.pub").write_bytes(public + b"\n")
+        write_atomically(folder / f"{name}.pub", public + b"\n")
 
 
 def _builder(

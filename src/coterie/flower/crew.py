@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
@@ -23,6 +22,7 @@ SKETCH_SIZE, SKETCH_SEED = "sketch-size", "sketch-seed"
 # Entries of a reply: the name in its config, the others in its metrics.
 NODE, NUM_EXAMPLES, LABEL_COUNTS = "node", "num-examples", "label-counts"
 SKETCH, ROUND_TRIPS_MS, PLACES = "sketch", "round-trips-ms", "places"
+COUNTS = ("nodes-late", "nodes-failed", "nodes-rejected")  # of an edge: nodes that it dropped
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,8 +52,3 @@ class Crew(Protocol):
 
     def ask(self, kind: Kind, asked: Mapping[int, Request], timeout_s: float) -> list[Answer]:
         """Ask each node, and return the answers that came in time."""
-
-
-def same_arrays(a: Arrays, b: Arrays) -> bool:
-    """Whether two models are the same to the last bit."""
-    return a.keys() == b.keys() and all(np.array_equal(a[key], b[key]) for key in a)

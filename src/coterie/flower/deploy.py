@@ -1,12 +1,12 @@
 """A deployment on disk: the commands of every machine, the apps, certificates and keys.
 
 One SuperLink for each group and one for the coordinator; each edge is a SuperNode of the
-coordinator's. Everything is by paths inside one folder, which is copied to every machine.
+coordinator's. Everything is by paths inside one folder, which every machine has a copy of, but for
+the private keys of others.
 """
 
-import csv
-import ipaddress
 import json
+import math
 import shlex
 import shutil
 import tomllib
@@ -17,17 +17,18 @@ from typing import Any
 
 from coterie.flower import FlowerError
 from coterie.flower.edge import edge_name
+from coterie.flower.hosts import COORDINATOR, LOOPBACK, is_loopback, places_of, wrong_host
 from coterie.planfile import Plan
+from coterie.planfile.reading import read_plan
 from coterie.planfile.writing import as_json
 from coterie.record import write_atomically, write_json
 
-LOOPBACK = "127.0.0.1"
-COORDINATOR = "coordinator"
 QUIET = {  # what is started reports to nobody, and fetches nothing
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
 }
+HOSTS = "certificates/hosts.json"  # whom they are for; it is there when all of them and keys are
 LEFT_BEHIND = shutil.ignore_patterns("__pycache__", ".*", "*.egg-info")
 
 
@@ -54,7 +55,7 @@ class Deployment:
     @property
     def places(self) -> list[str]:
         """The coordinator and the edges."""
-        return [COORDINATOR, *(edge_name(k) for k in range(len(self.plan.servers)))]
+        return places_of(self.plan)
 
     @property
     def local(self) -> bool:
@@ -103,7 +104,7 @@ class Deployment:
         """Return the command by which each edge is a node of the coordinator's SuperLink."""
         n, commands = len(self.plan.nodes), {}
         for k, place in enumerate(self.places[1:]):
-            config = f'node-id="{place}" folder="{self.folder.absolute()}"'
+            config = f"node-id={quoted(place)} folder={quoted(str(self.folder.absolute()))}"
             commands[place] = self.supernode(COORDINATOR, self.node_port + n + k, place, config)
         return commands
 
@@ -111,8 +112,7 @@ class Deployment:
         """Return the command of every node's SuperNode, by key; node i trains as number i."""
         n, commands = len(self.plan.nodes), {}
         for i, node in enumerate(self.plan.nodes):
-            quoted = json.dumps(node.node, ensure_ascii=False)
-            config = f"node-id={quoted} partition-id={i} num-partitions={n}"
+            config = f"node-id={quoted(node.node)} partition-id={i} num-partitions={n}"
             to = edge_name(node.group)
             commands[f"node-{i}"] = self.supernode(to, self.node_port + i, f"node-{i}", config)
         return commands
@@ -130,6 +130,27 @@ class Deployment:
             found.append(["flwr", "supernode", "register", key, edge_name(node.group)])
         return found
 
+    def copies(self) -> list[list[str]]:
+        """Return the commands that give every other machine the folder, and its own keys alone.
+
+        A group's nodes are taken to be where their edge is.
+        """
+        home = str(self.folder.absolute())
+        found = []
+        for host in dict.fromkeys(self.host(place) for place in self.places):
+            if is_loopback(host) or host == self.host(COORDINATOR):
+                continue
+            here = [k for k, place in enumerate(self.places[1:]) if self.host(place) == host]
+            own = [f"{home}/./certificates/{edge_name(k)}.key" for k in here]
+            own += [f"{home}/./keys/{edge_name(k)}" for k in here]
+            own += [
+                f"{home}/./keys/node-{i}" for i, n in enumerate(self.plan.nodes) if n.group in here
+            ]
+            to = f"{f'[{host}]' if ':' in host else host}:{home}/"
+            others = ["--exclude", "keys/*", "--exclude", "certificates/*.key"]
+            found += [["rsync", "-a", *others, f"{home}/", to], ["rsync", "-aR", *own, to]]
+        return found
+
     def runs(self) -> list[list[str]]:
         """Return the commands that start the apps: on every edge, then on the coordinator."""
         edges = [
@@ -139,70 +160,81 @@ class Deployment:
         return [*edges, ["flwr", "run", "coordinator-app", COORDINATOR]]
 
 
-def is_loopback(host: str) -> bool:
-    """Whether a host is this machine and no other can reach it.
+def quoted(text: str) -> str:
+    """Write text as Flower's --node-config reads it: in quotes, with none inside.
 
-    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("10.0.0.1")
-    (True, True, False)
+    >>> print(quoted('a"b'))
+    "a\\u0022b"
     """
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def read_hosts(path: Path, plan: Plan) -> dict[str, str]:
-    """Read a CSV with the columns place and host: the coordinator, and edge-0, edge-1, ..."""
-    places = [COORDINATOR, *(edge_name(k) for k in range(len(plan.servers)))]
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = list(csv.DictReader(file))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise FlowerError(f"{path}: cannot be read ({error})") from error
-    found: dict[str, str] = {}
-    for row in rows:
-        place, host = (str(row.get(key) or "").strip() for key in ("place", "host"))
-        if place not in places:
-            raise FlowerError(f"{path}: place must be one of {', '.join(places)}, got {place!r}")
-        if place in found:
-            raise FlowerError(f"{path}: {place} is there twice")
-        if not host or any(c in host for c in " /\"'") or host in ("0.0.0.0", "::"):
-            raise FlowerError(
-                f"{path}: {place} needs the host that others reach it by, got {host!r}"
-            )
-        found[place] = host
-    if missing := [place for place in places if place not in found]:
-        raise FlowerError(f"{path}: {missing[0]} is missing; it needs a host")
-    return found
+    inside = json.dumps(text, ensure_ascii=False)[1:-1]
+    return '"' + inside.replace('\\"', "\\u0022") + '"'
 
 
 def write(deployment: Deployment) -> list[Path]:
-    """Write the folder, or leave it as it is if it is of this deployment already."""
-    folder, plan = deployment.folder, as_json(deployment.plan)
-    before = folder / "plan.json"
-    if before.exists() and json.loads(before.read_text(encoding="utf-8")) != plan:
-        raise FlowerError(f"{folder} is of another plan; choose another --out")
-    folder.mkdir(parents=True, exist_ok=True)
-    if deployment.secure and not (folder / "certificates" / "ca.crt").exists():
-        from coterie.flower.certificates import write_certificates, write_node_keys
+    """Write the folder, or leave it as it is if it is of this deployment already.
 
-        hosts = {place: deployment.host(place) for place in deployment.places}
-        write_certificates(folder / "certificates", hosts)
-        keys = [*deployment.places[1:], *deployment.nodes()]
-        write_node_keys(folder / "keys", keys)
-    _write_apps(deployment)
+    What cannot be is refused before anything is written.
+    """
+    folder, plan = deployment.folder, as_json(deployment.plan)
+    app = _check(deployment)
+    folder.mkdir(parents=True, exist_ok=True)
+    if deployment.secure:
+        _write_secrets(deployment)
+    _write_apps(deployment, app)
     _write_connections(deployment)
     scripts = _write_scripts(deployment)
-    write_json(before, plan)
+    write_json(folder / "plan.json", plan)
     return scripts
 
 
-def _write_apps(d: Deployment) -> None:
+def _check(d: Deployment) -> dict[str, Any]:
+    """Refuse a deployment that cannot be; return the settings of its app."""
+    before, app, folder = d.folder / "plan.json", d.app.resolve(), d.folder.resolve()
+    if before.exists() and as_json(read_plan(before)) != as_json(d.plan):
+        raise FlowerError(f"{d.folder} is of another plan; choose another --out")
+    if folder.is_relative_to(app) or app.is_relative_to(folder):
+        raise FlowerError(
+            f"{d.folder} and the app {d.app} are one inside the other; choose another --out"
+        )
+    for place in d.places:
+        if wrong_host(d.host(place)):
+            raise FlowerError(f"{place} cannot be reached by others as {d.host(place)!r}")
+    if not (math.isfinite(d.timeout_s) and d.timeout_s > 0):
+        raise FlowerError(f"--timeout must be above 0 and finite, got {d.timeout_s}")
+    links = range(d.port, d.port + len(d.places))
+    nodes = range(d.node_port, d.node_port + len(d.plan.nodes) + len(d.plan.servers))
+    if max(links[-1], nodes[-1]) > 65535:
+        raise FlowerError(f"port {max(links[-1], nodes[-1])} is beyond 65535; lower --port")
+    if links[0] <= nodes[-1] and nodes[0] <= links[-1]:
+        raise FlowerError(
+            f"ports {links[0]} to {links[-1]} of SuperLinks and {nodes[0]} to {nodes[-1]} of "
+            "SuperNodes overlap; choose another --node-port"
+        )
+    return _read_app(d)
+
+
+def _write_secrets(d: Deployment) -> None:
+    """Write certificates and keys, unless they are there, all of them, and for these hosts."""
+    from coterie.flower.certificates import write_certificates, write_node_keys
+
+    hosts, sign = {place: d.host(place) for place in d.places}, d.folder / HOSTS
+    try:
+        if json.loads(sign.read_text(encoding="utf-8")) == hosts:
+            return
+    except (OSError, ValueError):
+        pass  # none, or not all
+    sign.unlink(missing_ok=True)
+    write_node_keys(d.folder / "keys", [*d.places[1:], *d.nodes()])
+    write_certificates(d.folder / "certificates", hosts)
+    write_json(sign, hosts)
+
+
+def _read_app(d: Deployment) -> dict[str, Any]:
+    """Return what the app's pyproject.toml says, with the deployment's settings among its own."""
     try:
         raw = tomllib.loads((d.app / "pyproject.toml").read_text(encoding="utf-8"))
-        parts = raw["tool"]["flwr"]["app"]["components"]
         config = raw["tool"]["flwr"]["app"].setdefault("config", {})
-        client = parts["clientapp"]
+        raw["tool"]["flwr"]["app"]["components"]["clientapp"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise FlowerError(f"{d.app}: is not a Flower app ({error})") from error
     for key in ("coterie-initial", "coterie-evaluate"):
@@ -222,8 +254,13 @@ def _write_apps(d: Deployment) -> None:
         "coterie-rounds": d.rounds,
         "coterie-min-per-group": d.min_per_group,
     }
+    return raw
+
+
+def _write_apps(d: Deployment, raw: dict[str, Any]) -> None:
+    parts = raw["tool"]["flwr"]["app"]["components"]
     for name, server, app in (
-        ("edge-app", "edge", client),
+        ("edge-app", "edge", parts["clientapp"]),
         ("coordinator-app", COORDINATOR, "coterie.flower.apps:bridge"),
     ):
         parts |= {"serverapp": f"coterie.flower.apps:{server}", "clientapp": app}
@@ -257,7 +294,7 @@ def _write_scripts(d: Deployment) -> list[Path]:
     scripts |= {f"{key}.sh": [command] for key, command in d.nodes().items()}
     if d.secure:
         scripts["register.sh"] = d.registrations()
-    scripts["run.sh"] = d.runs()
+    scripts["run.sh"] = [["rm", "-f", "result.json"], *d.runs()]
     return [_script(d.folder / name, commands) for name, commands in scripts.items()]
 
 

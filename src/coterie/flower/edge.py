@@ -1,10 +1,14 @@
 """An edge of the two-level deployment: its group's means, order by order, inside the edge."""
 
+import hashlib
+import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
-from coterie.flower.crew import Arrays, Crew
+from coterie.errors import CoterieError
+from coterie.flower.crew import COUNTS, Arrays, Crew
 from coterie.flower.groups import Planning
 from coterie.flower.means import Dropped
 from coterie.flower.roll import Roster, roll_call
@@ -19,6 +23,11 @@ log = logging.getLogger("coterie.flower")
 def edge_name(group: int) -> str:
     """Return the id that an edge has towards the coordinator."""
     return f"edge-{group}"
+
+
+def app_log(place: str) -> str:
+    """Return the name of the file in which a place's app keeps what it says."""
+    return f"{place}-app.log"
 
 
 def terms_of(plan: Plan, timeout_s: float, min_per_group: int = 1) -> Terms:
@@ -36,11 +45,18 @@ def serve(
     terms: Terms,
     stop: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Fill orders until the last: the group's nodes train, and only their mean leaves the edge."""
+    """Fill orders until the last: the group's nodes train, and only their mean leaves the edge.
+
+    Whatever goes wrong with an order is its result, so that the coordinator knows and may go on.
+    """
     roster = Roster()
     while (order := spool.wait(stop)) is not None:
-        roster = roll_call(crew, roster, "none", terms.timeout_s, terms.config)
-        filled = fill(crew, plan, group, roster, terms, order)
+        try:
+            roster = roll_call(crew, roster, "none", terms.timeout_s, terms.config)
+            filled = fill(crew, plan, group, roster, terms, order)
+        except Exception as error:
+            log.warning("group %d: %s", group, error, exc_info=not isinstance(error, CoterieError))
+            filled = Filled({}, {"error": f"group {group}: {str(error) or type(error).__name__}"})
         spool.fill(order, filled)
         if order.last and not filled.about.get("error"):
             return
@@ -59,9 +75,7 @@ def fill(crew: Crew, plan: Plan, group: int, roster: Roster, terms: Terms, order
         model, t = done.models[0], t_next
         weight, metrics = done.weights[0] or weight, done.metrics or metrics
         dropped += done.dropped
-    faults = {
-        kind: sum(d.fault == kind for d in dropped) for kind in ("late", "failed", "rejected")
-    }
+    faults = {key: sum(f"nodes-{d.fault}" == key for d in dropped) for key in COUNTS}
     if not weight:
         first = dropped[0] if dropped else None
         why = f"; {first.node!r} is {first.fault}: {first.reason}" if first else ""
@@ -70,10 +84,39 @@ def fill(crew: Crew, plan: Plan, group: int, roster: Roster, terms: Terms, order
     return Filled(model, {"num_examples": weight, "metrics": metrics, **faults})
 
 
+def settings_of(run: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that a run goes on with unchanged: the app's own, and its first model.
+
+    >>> settings_of({"lr": 0.1, "coterie-rounds": 3, "coterie-initial": "app:initial"})
+    {'coterie-initial': 'app:initial', 'lr': 0.1}
+    """
+    ours = "coterie-"
+    return {k: run[k] for k in sorted(run) if not k.startswith(ours) or k == f"{ours}initial"}
+
+
+def digest_of(run: Mapping[str, Any]) -> str:
+    """Name these settings: the same for the same ones."""
+    return hashlib.sha256(json.dumps(settings_of(run)).encode()).hexdigest()
+
+
+def said_scores(row: Mapping[str, Any]) -> list[str]:
+    """Put the scores of a row of the coordinator's into words.
+
+    >>> said_scores({"t": 4, "test.accuracy": 0.5, "test.loss": None})
+    ['accuracy 0.5000', 'loss not finite']
+    """
+    scores = {key.removeprefix("test."): row[key] for key in row if key.startswith("test.")}
+    return [f"{k} {'not finite' if v is None else format(v, '.4f')}" for k, v in scores.items()]
+
+
 def coordinator_terms(plan: Plan, num_rounds: int, timeout_s: float) -> Terms:
-    """Return how the coordinator's rounds go: every edge is a node, every mean a global one."""
+    """Return how the coordinator's rounds go: every edge is a group of one node, which is the edge.
+
+    `timeout_s` is what an edge waits for a node: a roll call and tau2 means take it tau2 + 1 times
+    that at most. Its bridge waits for half as long more, and the coordinator again.
+    """
     cycle = plan.tau1 * plan.tau2
     steps = num_rounds * cycle if num_rounds else plan.steps
-    terms = terms_of(plan, timeout_s)
-    config = {"steps": steps, "timeout": timeout_s}
+    terms = terms_of(plan, timeout_s * (plan.tau2 + 2))
+    config = {"steps": steps, "wait": timeout_s * (plan.tau2 + 1.5)}
     return replace(terms, schedule=Schedule(cycle, 1), steps=steps, config=config)

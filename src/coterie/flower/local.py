@@ -10,13 +10,17 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import cycle
 from pathlib import Path
 from typing import IO
 
 from coterie.flower import FlowerError
-from coterie.flower.deploy import COORDINATOR, QUIET, Deployment
+from coterie.flower.deploy import QUIET, Deployment
+from coterie.flower.edge import app_log
+from coterie.flower.hosts import COORDINATOR
 
 START_S, STOP_S, POLL_S = 120.0, 20.0, 0.3
+LOOK_S = 10.0  # between questions how an app is: each starts a process
 PR_SET_PDEATHSIG = 1
 Say = Callable[[str], None]
 
@@ -32,18 +36,39 @@ def run_locally(d: Deployment, say: Say = print) -> dict[str, object]:
     with started(d, say) as processes:
         for command in d.runs():
             _flwr(d, command)
-        say(f"training; the coordinator's words are in {d.folder / 'logs' / 'coordinator.log'}")
+        say(f"training; the coordinator's words are in {_app_log(d, COORDINATOR)}")
+        places, look = cycle(d.places), time.monotonic() + LOOK_S
         while not result.exists():
             for name, process in processes.items():
                 if process.poll() is not None:
                     raise FlowerError(
                         f"{name} ended with {process.returncode}; see {_log(d, name)}"
                     )
+            if time.monotonic() > look:
+                check_app(d, next(places), result)
+                look = time.monotonic() + LOOK_S
             time.sleep(POLL_S)
         found: dict[str, object] = json.loads(result.read_text(encoding="utf-8"))
     if found.get("status") != "complete":
         raise FlowerError(str(found.get("error", "the coordinator failed")))
     return found
+
+
+def check_app(d: Deployment, place: str, result: Path) -> None:
+    """Say if the app of a place has ended before its time, whatever of."""
+    status = app_status(d, place)
+    done = result.exists() if place == COORDINATOR else status == "finished:completed"
+    if status.startswith("finished") and not done:
+        raise FlowerError(f"the app of {place} ended ({status}); see {_app_log(d, place)}")
+
+
+def app_status(d: Deployment, place: str) -> str:
+    """Ask a SuperLink how the app that was started there last is; empty if it cannot say."""
+    try:
+        runs = json.loads(_flwr(d, ["flwr", "list", place, "--format", "json"]))["runs"]
+        return str(runs[0]["status"])
+    except (FlowerError, ValueError, LookupError, TypeError):
+        return ""
 
 
 @contextmanager
@@ -125,20 +150,29 @@ def _log(d: Deployment, name: str) -> Path:
     return d.folder / "logs" / f"{name}.log"
 
 
-def _flwr(d: Deployment, command: list[str]) -> None:
-    done = subprocess.run(
-        _here(command),
-        cwd=d.folder,
-        env=environment(d.folder),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=START_S,
-    )
+def _app_log(d: Deployment, place: str) -> Path:
+    return d.folder / "logs" / app_log(place)
+
+
+def _flwr(d: Deployment, command: list[str]) -> str:
+    """Run a command of Flower's, and return what it prints."""
+    try:
+        done = subprocess.run(
+            _here(command),
+            cwd=d.folder,
+            env=environment(d.folder),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=START_S,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise FlowerError(f"{' '.join(command[:4])} took more than {START_S:g} s") from error
     if done.returncode:
         said = [line.strip(" │╭╮╰╯─") for line in (done.stdout + done.stderr).splitlines()]
         words = " ".join(line for line in said if line)[-300:]
         raise FlowerError(f"{' '.join(command[:4])} failed: {words}")
+    return done.stdout
 
 
 def _check_free(port: int) -> None:

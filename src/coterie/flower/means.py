@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 
-from coterie.flower.crew import NUM_EXAMPLES, Answer, Array, Arrays
+from coterie.flower import FlowerError
+from coterie.flower.crew import COUNTS, NUM_EXAMPLES, Answer, Array, Arrays
 
 Fault = Literal["late", "failed", "rejected"]
 MOST_EXAMPLES = 2**53  # beyond this a weight is not exact
@@ -35,7 +36,8 @@ def sort_answers(
 ) -> Heard:
     """Keep the answers that are whole; name the nodes, by id, whose are not or that gave none.
 
-    With `like`, each node's answer must hold arrays of the shapes that it was sent.
+    With `like`, each node's answer must hold arrays of the shapes and kinds that it was sent; they
+    are given back in the very types that it was sent.
     """
     by_id = {answer.node_id: answer for answer in answers}
     used: dict[str, Answer] = {}
@@ -49,7 +51,7 @@ def sort_answers(
         elif fault := wrong(answer, None if like is None else like[name]):
             dropped.append(Dropped(name, "rejected", fault))
         else:
-            used[name] = answer
+            used[name] = answer if like is None else _as_sent(answer, like[name])
     return Heard(used, dropped)
 
 
@@ -61,6 +63,8 @@ def wrong(answer: Answer, like: Arrays | None) -> str:
     "'w' is not finite"
     >>> wrong(Answer(1, {"w": np.zeros(3)}, {"num-examples": 3}), sent)
     "'w' has the shape (3,), not (2,)"
+    >>> wrong(Answer(1, {"w": np.zeros(2, bool)}, {"num-examples": 3}), sent)
+    "'w' is of type bool, not float32"
     """
     weight = answer.metrics.get(NUM_EXAMPLES)
     if not isinstance(weight, int | float) or not 0 < weight <= MOST_EXAMPLES:
@@ -78,13 +82,28 @@ def _unlike(key: str, got: Array, sent: Array) -> str:
     """Say how an array is not like the one that was sent; empty if it is."""
     if got.shape != sent.shape:
         return f"{key!r} has the shape {got.shape}, not {sent.shape}"
-    if got.dtype.kind not in "fiub":
-        return f"{key!r} is of type {got.dtype}, not numbers"
-    return "" if np.isfinite(got).all() else f"{key!r} is not finite"
+    if got.dtype.kind != sent.dtype.kind or got.dtype.kind not in "fiub":
+        return f"{key!r} is of type {got.dtype}, not {sent.dtype}"
+    if not np.isfinite(got).all():
+        return f"{key!r} is not finite"
+    cast = _cast(got, sent)
+    fits = np.isfinite(cast).all() if cast.dtype.kind == "f" else np.array_equal(cast, got)
+    return "" if fits else f"{key!r} is beyond {sent.dtype}"
+
+
+def _as_sent(answer: Answer, like: Arrays) -> Answer:
+    """Return an answer whose arrays have the types that were sent; nothing is wrong with it."""
+    arrays = answer.arrays or {}
+    return replace(answer, arrays={key: _cast(arrays[key], sent) for key, sent in like.items()})
+
+
+def _cast(got: Array, sent: Array) -> Array:
+    with np.errstate(over="ignore"):  # what is beyond the type is not finite, and told by that
+        return got.astype(sent.dtype, copy=False)
 
 
 def mean(models: Sequence[Arrays], weights: Sequence[float]) -> dict[str, np.ndarray]:
-    """Weighted mean, summed in double precision; each array keeps its type.
+    """Weighted mean, summed in double precision; each array keeps its type, and is finite.
 
     >>> two = [{"w": np.float32([0, 4])}, {"w": np.float32([4, 8])}]
     >>> mean(two, [3, 1])["w"].tolist()
@@ -94,10 +113,13 @@ def mean(models: Sequence[Arrays], weights: Sequence[float]) -> dict[str, np.nda
     found: dict[str, np.ndarray] = {}
     for key, first in models[0].items():
         summed = np.zeros(first.shape)
-        for model, weight in zip(models, weights, strict=True):
-            summed += np.asarray(model[key], dtype=np.float64) * (weight / total)
-        whole = np.rint(summed) if first.dtype.kind in "iub" else summed
-        found[key] = whole.astype(first.dtype)
+        with np.errstate(over="ignore"):
+            for model, weight in zip(models, weights, strict=True):
+                summed += np.asarray(model[key], dtype=np.float64) * (weight / total)
+        whole = np.asarray(np.rint(summed) if first.dtype.kind in "iub" else summed)
+        found[key] = _cast(whole, first)
+        if not np.isfinite(whole).all() or not np.isfinite(found[key]).all():
+            raise FlowerError(f"the mean of {key!r} is beyond {first.dtype}; lower the step size")
     return found
 
 
@@ -109,8 +131,12 @@ def num_examples(answers: Sequence[Answer]) -> list[float]:
 def mean_metrics(answers: Sequence[Answer]) -> dict[str, float]:
     """Weighted means of the single numbers that every answer has, but for the weight.
 
-    >>> mean_metrics([Answer(1, metrics={"num-examples": 1, "loss": 2.0})])
-    {'loss': 2.0}
+    Counts of nodes, which an edge sends, are summed.
+
+    >>> one, two = {"loss": 2.0, "nodes-late": 3}, {"loss": 4.0, "nodes-late": 0}
+    >>> answers = [Answer(i, metrics={"num-examples": 1, **m}) for i, m in enumerate((one, two))]
+    >>> mean_metrics(answers)
+    {'loss': 3.0, 'nodes-late': 3.0}
     """
     if not answers:
         return {}
@@ -121,7 +147,8 @@ def mean_metrics(answers: Sequence[Answer]) -> dict[str, float]:
         values = [a.metrics.get(key) for a in answers]
         single = [v for v in values if isinstance(v, int | float) and math.isfinite(v)]
         if len(single) == len(answers):
-            found[key] = float(np.average(single, weights=weights))
+            summed = key in COUNTS
+            found[key] = float(sum(single) if summed else np.average(single, weights=weights))
     return found
 
 

@@ -3,6 +3,7 @@
 import logging
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,24 +20,44 @@ MEASURED = "measured"
 LINK = Speed()
 
 
-def network_of(source: Network | Path | str | None, roster: Roster) -> tuple[Network, list[str]]:
+def network_of(
+    source: Network | Path | str | None, roster: Roster, connected: Sequence[str] = ()
+) -> tuple[Network, list[str]]:
     """Return the network to plan with, and the nodes in its order.
 
     None is a star of equal links: only data count then. `measured` goes by the nodes' round trips;
     a path is a CSV of the nodes' links, with a column `node`, or of MByte/s between every two.
+    `connected` are all nodes, where those of the roster are only some.
     """
-    names = roster.names
+    names, everyone = roster.names, list(connected) or roster.names
     if source is None:
         return _network(star(len(names))), names
     if isinstance(source, Network):
-        if source.topology.n_devices != len(names):
-            raise FlowerError(
-                f"the network has {source.topology.n_devices} nodes, and {len(names)} are connected"
-            )
-        return source, names
+        n, there = source.topology.n_devices, len(everyone)
+        if n != there:
+            raise FlowerError(f"the network has {n} nodes, and {there} are connected")
+        return _among(source, everyone, names)
     if source == MEASURED:
         return _network(by_round_trips(names, [roster.answers[name] for name in names])), names
-    return _read(Path(source), names)
+    return _read(Path(source), names, everyone)
+
+
+def _among(network: Network, called: list[str], names: list[str]) -> tuple[Network, list[str]]:
+    """Leave out of a network the nodes that are not among some names; their switches stay."""
+    keep = np.array([i for i, name in enumerate(called) if name in set(names)], dtype=np.int64)
+    top, n = network.topology, len(called)
+    if len(keep) == n:
+        return network, called
+    links = np.concatenate([keep, np.arange(n, n + len(top.links))])
+    less = replace(
+        top,
+        switch_of=top.switch_of[keep],
+        bytes_per_s=top.bytes_per_s.reshape(-1, 2)[links].ravel(),
+        latency_s=top.latency_s[links],
+        names=(*(top.names[i] for i in keep), *top.names[n:]) if top.names else (),
+    )
+    edge_of = network.edge_of[keep] if len(network.edge_of) else network.edge_of
+    return replace(network, topology=less, edge_of=edge_of), [called[i] for i in keep]
 
 
 def star(n: int) -> Topology:
@@ -91,10 +112,10 @@ def _to_places(latency_s: Floats, places: Sequence[str], names: Sequence[str]) -
     )
 
 
-def _read(path: Path, names: list[str]) -> tuple[Network, list[str]]:
+def _read(path: Path, names: list[str], everyone: list[str]) -> tuple[Network, list[str]]:
     columns, rows = read_rows(path) if _has_nodes(path) else ([], [])
     if not columns:
-        return _matrix(path, names)
+        return _matrix(path, names, everyone)
     for column in columns:
         if column not in NODE_COLUMNS:
             raise FlowerError(f"{path}: unknown column {column!r}; use {', '.join(NODE_COLUMNS)}")
@@ -120,15 +141,15 @@ def _has_nodes(path: Path) -> bool:
         raise FlowerError(f"{path}: cannot be read ({error})") from error
 
 
-def _matrix(path: Path, names: list[str]) -> tuple[Network, list[str]]:
+def _matrix(path: Path, names: list[str], everyone: list[str]) -> tuple[Network, list[str]]:
     topology = read_matrix(path, None, LINK)
     n = topology.n_devices
     called = list(topology.names[:n]) or [str(i) for i in range(n)]
-    _check_names(path, names, called)
-    if len(called) > len(names):
-        odd = next(name for name in called if name not in set(names))
+    _check_names(path, everyone, called)
+    if len(called) > len(everyone):
+        odd = next(name for name in called if name not in set(everyone))
         raise FlowerError(f"{path}: node {odd!r} is not connected; leave it out of the matrix")
-    return _network(topology), called
+    return _among(_network(topology), called, names)
 
 
 def _check_names(path: Path, names: Sequence[str], found: Sequence[str]) -> None:

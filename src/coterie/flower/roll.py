@@ -20,6 +20,7 @@ class Roster:
     ids: Mapping[str, int] = field(default_factory=dict)
     answers: Mapping[str, Answer] = field(default_factory=dict)
     left_out: frozenset[int] = frozenset()  # numbers of nodes that gave no usable name
+    replaced: Mapping[int, str] = field(default_factory=dict)  # by newer ones of that name
 
     @property
     def names(self) -> list[str]:
@@ -44,14 +45,20 @@ def in_order(names: Sequence[str]) -> list[str]:
     return sorted(names, key=(lambda name: (int(name[:4000]), name)) if numeric else None)
 
 
-def wait_for(crew: Crew, least: int, wait_s: float, poll_s: float = 1.0) -> None:
+def wait_for(
+    crew: Crew,
+    least: int,
+    wait_s: float,
+    poll_s: float = 1.0,
+    way_out: str = "raise wait_s, or lower min_nodes",
+) -> None:
     """Wait until so many nodes are connected, or say that they are not."""
     deadline = time.monotonic() + wait_s
     while (there := len(crew.nodes())) < least:
         if time.monotonic() > deadline:
             raise FlowerError(
-                f"{there} of {least} nodes connected within {wait_s:g} s; start the others, "
-                "raise wait_s, or lower min_nodes"
+                f"{there} of {least} nodes connected within {wait_s:g} s; start the others, or "
+                f"{way_out}"
             )
         time.sleep(poll_s)
 
@@ -68,12 +75,14 @@ def roll_call(
     """Ask the nodes that are not known yet who they are; forget those that have left.
 
     With `again`, nodes that were left out before are asked once more. Two nodes with one name are
-    an error at the start; later on that is a node that was restarted, and the newer one counts.
+    an error at the start; later on that is a node that was restarted, and the newer one counts, as
+    long as it is connected.
     """
     connected = set(crew.nodes())
     ids = {name: i for name, i in known.ids.items() if i in connected}
     left_out = set[int]() if again else set(known.left_out)
-    unknown = sorted(connected - set(ids.values()) - left_out)
+    replaced = {i: name for i, name in known.replaced.items() if i in connected and name in ids}
+    unknown = sorted(connected - set(ids.values()) - left_out - set(replaced))
     asked = {i: Request(None, {**config, EVIDENCE: evidence}) for i in unknown}
     found = crew.ask("query", asked, timeout_s) if asked else []
     answers = dict(known.answers)
@@ -88,8 +97,8 @@ def roll_call(
                     f"two nodes have the id {name!r} (Flower's numbers {ids[name]} and "
                     f"{answer.node_id}); give every SuperNode its own node-id in --node-config"
                 )
-            log.warning("node %r was restarted", name)
-            left_out.add(ids[name])
+            log.warning("node %r was restarted: the newer one of that id counts", name)
+            replaced[ids[name]] = name
         ids[name], answers[name] = answer.node_id, answer
     for i in set(unknown) - {answer.node_id for answer in found}:
         log.warning("node number %d is left out: it did not say who it is", i)
@@ -97,7 +106,7 @@ def roll_call(
     if not ids and connected:
         why = next((_fault(answer) for answer in found), "no answer within the time limit")
         raise FlowerError(f"none of {len(connected)} nodes said who it is: {why}")
-    return Roster(ids, {name: answers[name] for name in ids}, frozenset(left_out))
+    return Roster(ids, {name: answers[name] for name in ids}, frozenset(left_out), replaced)
 
 
 def _name(answer: Answer) -> str | None:

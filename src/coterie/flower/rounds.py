@@ -71,17 +71,27 @@ def rounds(crew: Crew, terms: Terms, state: State) -> Iterator[State]:
         groups = state.groups or (tuple(roster.names),)
         done = group_round(crew, terms, roster, _pairs(groups, state.models), state.t, t)
         short = _short(terms, done, state.short)
-        models = tuple(done.models)
+        models, weighed = tuple(done.models), _weighed(done, state)
         if event is Event.GLOBAL:
-            models = (_global(done, state),)
+            models, weighed = (_global(done, weighed, state),), ()
         if event is Event.GLOBAL and state.groups is None:
             found = _plan(crew, terms, roster, models[0])
+            done = replace(done, dropped=[*done.dropped, *found.left_out])
             weights = {name: num_examples([roster.answers[name]])[0] for name in roster.ids}
             state = replace(state, groups=found.members, servers=found.servers, weights=weights)
             short = ()
         row = _row(terms, t, event, done, state)
-        state = replace(state, t=t, models=models, short=short, rows=(*state.rows, row))
+        state = replace(state, t=t, models=models, short=short, weighed=weighed)
+        state = replace(state, rows=(*state.rows, row))
         yield state
+
+
+def overall(state: State) -> Arrays:
+    """Return the model that all have, or the groups' mean by the examples of their nodes."""
+    if len(state.models) == 1:
+        return state.models[0]
+    each = [sum(state.weights[name] for name in names) for names in state.groups or ()]
+    return mean(state.models, each)
 
 
 def _pairs(
@@ -145,12 +155,18 @@ def group_round(
     return Outcome(models, weights, dropped, len(counted), mean_metrics(counted))
 
 
-def _global(done: Outcome, before: State) -> Arrays:
-    """Mean of the groups' means, by the examples that counted; of those before if none did."""
-    there = [(m, w) for m, w in zip(done.models, done.weights, strict=True) if w]
-    if not there and len(before.models) > 1:
-        each = [sum(before.weights[name] for name in names) for names in before.groups or ()]
-        there = list(zip(before.models, each, strict=True))
+def _weighed(done: Outcome, before: State) -> tuple[float, ...]:
+    """Return the examples that counted in each group's last mean since the global one."""
+    last = before.weighed or (0.0,) * len(done.weights)
+    return tuple(now or was for now, was in zip(done.weights, last, strict=True))
+
+
+def _global(done: Outcome, weighed: Sequence[float], before: State) -> Arrays:
+    """Mean of the groups' models, by the examples that counted in them since the last one.
+
+    A group that misses this mean alone is in it with the model that it has.
+    """
+    there = [(m, w) for m, w in zip(done.models, weighed, strict=True) if w]
     if not there:
         return before.models[0]
     return mean([m for m, _ in there], [w for _, w in there])
@@ -176,7 +192,7 @@ def _plan(crew: Crew, terms: Terms, roster: Roster, model: Arrays) -> Groups:
     """Group the nodes: as the plan file says, or on what they show of their data."""
     if terms.plan is not None:
         return by_plan(terms.plan, roster)
-    planning, sketches = terms.planning, dict[str, Answer]()
+    planning, sketches, silent = terms.planning, dict[str, Answer](), list[Dropped]()
     if planning.evidence == "sketch":
         config = {
             **terms.config,
@@ -189,10 +205,10 @@ def _plan(crew: Crew, terms: Terms, roster: Roster, model: Arrays) -> Groups:
         heard = sort_answers(named, crew.ask("query", asked, terms.timeout_s), None)
         for node in heard.dropped:
             log.warning("node %r shows no sketch and is left out: %s", node.node, node.reason)
-        sketches = dict(heard.used)
-        roster = roster.only(list(sketches))
+        silent, sketches = heard.dropped, dict(heard.used)
     nbytes = sum(array.nbytes for array in model.values())
-    return find_groups(planning, roster, sketches, nbytes)
+    found = find_groups(planning, roster, sketches, nbytes)
+    return replace(found, left_out=(*silent, *found.left_out))
 
 
 def _shown(terms: Terms) -> str:

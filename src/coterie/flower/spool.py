@@ -24,19 +24,24 @@ POLL_S = 0.2
 
 @dataclass(frozen=True, eq=False)
 class Order:
-    """Local steps start+1 .. stop from a model; `last` if no other comes."""
+    """Local steps start+1 .. stop from a model; `last` if no other comes.
+
+    `settings` name the app's settings that nodes train by.
+    """
 
     arrays: Arrays
     start: int
     stop: int
     last: bool
+    settings: str = ""
 
     @property
     def key(self) -> str:
         """The same for the same order, and for no other."""
-        digest = hashlib.sha256()
+        digest = hashlib.sha256(self.settings.encode())
         for name in sorted(self.arrays):
-            digest.update(name.encode() + b"\0" + np.ascontiguousarray(self.arrays[name]).tobytes())
+            array = self.arrays[name]
+            digest.update(f"\0{name}\0{array.dtype.str}{array.shape}".encode() + array.tobytes())
         return f"{self.start:08d}-{self.stop:08d}-{digest.hexdigest()[:16]}"
 
 
@@ -57,11 +62,18 @@ class Spool:
         folder.mkdir(parents=True, exist_ok=True)
 
     def put(self, order: Order) -> None:
-        """Write an order, unless it is there; what is left of others is of the past."""
+        """Write an order, unless it is there; what is left of others is of the past.
+
+        If it failed before, it is tried again.
+        """
         for path in self.folder.glob("*.safetensors"):
             if order.key not in path.name:
                 path.unlink(missing_ok=True)
-        about = {"start": order.start, "stop": order.stop, "last": order.last}
+        before = _read(self._result(order.key))
+        if before is not None and before[1].get("error"):
+            self._result(order.key).unlink(missing_ok=True)
+        steps = {"start": order.start, "stop": order.stop, "last": order.last}
+        about: dict[str, Any] = {**steps, "settings": order.settings}
         if not self._order(order.key).exists():
             _write(self._order(order.key), order.arrays, about)
 
@@ -72,7 +84,7 @@ class Spool:
                 key = path.name.removeprefix("order-").removesuffix(".safetensors")
                 if not self._result(key).exists() and (found := _read(path)) is not None:
                     arrays, about = found
-                    return Order(arrays, about["start"], about["stop"], about["last"])
+                    return Order(arrays, **about)
             time.sleep(POLL_S)
         return None
 
@@ -87,7 +99,6 @@ class Spool:
             if (found := _read(self._result(order.key))) is not None:
                 arrays, about = found
                 if about.get("error"):
-                    self._result(order.key).unlink(missing_ok=True)  # so that it is tried again
                     raise FlowerError(str(about["error"]))
                 return Filled(arrays, about)
             time.sleep(POLL_S)
@@ -103,7 +114,7 @@ class Spool:
 def _write(path: Path, arrays: Arrays, about: Mapping[str, Any]) -> None:
     from safetensors.numpy import save
 
-    whole = {key: np.ascontiguousarray(array) for key, array in arrays.items()}
+    whole = {key: np.asarray(array, order="C") for key, array in arrays.items()}
     write_atomically(path, save(whole, {"coterie": json.dumps(dict(about))}))
 
 

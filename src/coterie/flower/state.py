@@ -13,7 +13,7 @@ from coterie.flower.crew import Arrays
 from coterie.record import write_atomically
 
 FILE = "state.safetensors"
-VERSION = "1"
+VERSION = "2"
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +21,8 @@ class State:
     """Where a run is after step t: a model for every group, or one for all, and who is where.
 
     `groups` are names by group, None until planned. `rows` say what every aggregation did; `short`
-    counts, for each group, the aggregations in a row that too few of its nodes took part in.
+    counts, for each group, the aggregations in a row that too few of its nodes took part in, and
+    `weighed` has the examples that counted in its last mean since the global one, 0 if in none.
     """
 
     t: int
@@ -31,6 +32,7 @@ class State:
     weights: Mapping[str, float] = field(default_factory=dict)
     rows: tuple[dict[str, Any], ...] = ()
     short: tuple[int, ...] = ()
+    weighed: tuple[float, ...] = ()
 
 
 def save_state(folder: Path, state: State, about: Mapping[str, Any]) -> None:
@@ -47,15 +49,16 @@ def save_state(folder: Path, state: State, about: Mapping[str, Any]) -> None:
         "weights": dict(state.weights),
         "rows": state.rows,
         "short": state.short,
+        "weighed": state.weighed,
     }
     arrays = {
-        f"{k}/{key}": np.ascontiguousarray(array)
+        f"{k}/{key}": np.asarray(array, order="C")
         for k, model in enumerate(state.models)
         for key, array in model.items()
     }
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(folder / FILE, save(arrays, {"coterie": json.dumps(header)}))
+        write_atomically(folder / FILE, save(arrays, {"coterie": json.dumps(header, default=repr)}))
     except OSError as error:
         raise FlowerError(f"{folder / FILE}: cannot be written ({error.strerror})") from error
 
@@ -74,7 +77,7 @@ def load_state(folder: Path, about: Mapping[str, Any], like: Arrays) -> State | 
         if header["version"] != VERSION:
             raise FlowerError(
                 f"{path}: is a state of version {header['version']!r}, not {VERSION!r}; "
-                "use another state_dir"
+                "begin anew in another folder"
             )
         models = tuple({key: arrays[f"{k}/{key}"] for key in like} for k in range(header["models"]))
         groups = header["groups"]
@@ -86,15 +89,17 @@ def load_state(folder: Path, about: Mapping[str, Any], like: Arrays) -> State | 
             header["weights"],
             tuple(header["rows"]),
             tuple(header["short"]),
+            tuple(header["weighed"]),
         )
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise FlowerError(f"{path}: damaged ({error}); move it away to begin anew") from error
-    for key, value in about.items():
-        if header["about"].get(key) != value:
+    before, now = header["about"], json.loads(json.dumps(dict(about), default=repr))
+    for key in sorted(before.keys() | now.keys()):
+        if before.get(key) != now.get(key):
             raise FlowerError(
-                f"{path}: is of a run with {key} = {header['about'].get(key)!r}, not {value!r}; "
-                "use another state_dir"
+                f"{path}: is of a run with {key} = {before.get(key)!r}, not {now.get(key)!r}; "
+                "go on with the same, or begin anew in another folder"
             )
     if any(model[key].shape != like[key].shape for model in models for key in like):
-        raise FlowerError(f"{path}: is of another model; use another state_dir")
+        raise FlowerError(f"{path}: is of another model; begin anew in another folder")
     return state

@@ -1,12 +1,12 @@
 """GroupStrategy: group learning for Flower's Message API, as a strategy like Flower's own."""
 
-import hashlib
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
@@ -14,10 +14,10 @@ from flwr.serverapp.strategy import Result, Strategy
 from coterie.algorithms import Search
 from coterie.flower import FlowerError
 from coterie.flower.crew import ARRAYS, CONFIG, METRICS, Answer, Arrays, Kind, Request
-from coterie.flower.groups import Planning, Shown
+from coterie.flower.groups import Planning, Shown, about_planning, digest
 from coterie.flower.means import mean, mean_metrics, num_examples, sort_answers
 from coterie.flower.roll import wait_for
-from coterie.flower.rounds import Terms, rounds
+from coterie.flower.rounds import Terms, overall, rounds
 from coterie.flower.state import State, load_state, save_state
 from coterie.grouping import NO_LIMITS, Limits
 from coterie.network import Network
@@ -94,6 +94,7 @@ class GroupStrategy(Strategy):  # type: ignore[misc]
         self.wait_s, self.poll_s, self.evaluate = wait_s, poll_s, evaluate
         self.state_dir = None if state_dir is None else Path(state_dir)
         self.state: State | None = None
+        self._sent: Arrays = {}  # by configure_train
 
     def summary(self) -> None:
         """Log what was asked for."""
@@ -118,12 +119,13 @@ class GroupStrategy(Strategy):  # type: ignore[misc]
         crew = GridCrew(grid, self.poll_s)
         first = numpy_of(initial_arrays)
         terms = self.terms(num_rounds, timeout, dict(train_config or {}))
-        state = self._begin(terms, first)
+        about = self.about(terms)
+        state = self._begin(terms, first, about)
         result, began = Result(), state.t == 0
-        result.arrays = record_of(state.models[0])
+        result.arrays = record_of(overall(state))
         if evaluate_fn and began:
             _keep(result.evaluate_metrics_serverapp, 0, evaluate_fn(0, initial_arrays))
-        wait_for(crew, self.min_nodes, self.wait_s)
+        self._wait(crew, state)
         for row in state.rows:
             _tell(result, row)
         ended = self._ends_round(terms)
@@ -131,7 +133,7 @@ class GroupStrategy(Strategy):  # type: ignore[misc]
             self.state = state = now
             row = now.rows[-1]
             if self.state_dir is not None:
-                save_state(self.state_dir, state, self._about())
+                save_state(self.state_dir, state, about)
             log.info("step %d of %d, %s mean: %s", state.t, terms.steps, row["event"], _said(row))
             _tell(result, row)
             if row["event"] == "global" and ended(state.t):
@@ -164,6 +166,7 @@ class GroupStrategy(Strategy):  # type: ignore[misc]
     ) -> Iterable[Message]:
         """One message for every connected node; `start` sends its own, group by group."""
         record = RecordDict({ARRAYS: arrays, CONFIG: config})
+        self._sent = numpy_of(arrays)
         return [Message(record, dst_node_id=i, message_type="train") for i in grid.get_node_ids()]
 
     def aggregate_train(
@@ -172,8 +175,8 @@ class GroupStrategy(Strategy):  # type: ignore[misc]
         """Mean of the replies that are whole; the others are named in the log."""
         answers = [answer for m in replies if (answer := answer_of(m)) is not None]
         named = {a.node_id: str(a.node_id) for a in answers}
-        whole = next((a.arrays for a in answers if a.arrays), {})
-        heard = sort_answers(named, answers, dict.fromkeys(named.values(), whole))
+        sent = self._sent or next((a.arrays for a in answers if a.arrays), {})
+        heard = sort_answers(named, answers, dict.fromkeys(named.values(), sent))
         used = list(heard.used.values())
         if not used:
             return None, None
@@ -196,10 +199,29 @@ class GroupStrategy(Strategy):  # type: ignore[misc]
         heard = sort_answers({a.node_id: str(a.node_id) for a in answers}, answers, None)
         return MetricRecord(mean_metrics(list(heard.used.values()))) if heard.used else None
 
-    def _begin(self, terms: Terms, first: Arrays) -> State:
+    def about(self, terms: Terms) -> dict[str, Any]:
+        """Return what a run is: it is gone on with by the same alone."""
+        plan, sent = self.plan, terms.config
+        groups = [] if plan is None else [(node.node, node.group) for node in plan.nodes]
+        by = about_planning(self.planning) if plan is None else {"plan": digest(groups)}
+        return {**vars(self.schedule), **by, **{f"train_config.{k}": sent[k] for k in sent}}
+
+    def _wait(self, crew: "GridCrew", state: State) -> None:
+        """Wait for the nodes; a run that is gone on with needs no more than its groups do."""
+        how = "raise wait_s, or lower min_nodes" if self.plan is None else "raise wait_s"
+        try:
+            wait_for(crew, self.min_nodes, self.wait_s, way_out=how)
+        except FlowerError as error:
+            groups = state.groups or ()
+            least = sum(min(self.min_per_group, len(names)) for names in groups)
+            if not groups or len(crew.nodes()) < least:
+                raise
+            log.warning("going on without all of the nodes: %s", error)
+
+    def _begin(self, terms: Terms, first: Arrays, about: Mapping[str, Any]) -> State:
         state = None
         if self.state_dir is not None:
-            state = load_state(self.state_dir, self._about(), first)
+            state = load_state(self.state_dir, about, first)
         if state is None:
             return State(0, (first,))
         log.info("going on from %s after step %d of %d", self.state_dir, state.t, terms.steps)
@@ -209,16 +231,6 @@ class GroupStrategy(Strategy):  # type: ignore[misc]
         """Tell the end of a round from the mean at which groups are planned."""
         cycle = self.schedule.tau1 * self.schedule.tau2
         return lambda t: t % cycle == 0 or t == terms.steps
-
-    def _about(self) -> dict[str, Any]:
-        c = self.planning
-        return {
-            "num_groups": c.num_groups,
-            "tau1": self.schedule.tau1,
-            "tau2": self.schedule.tau2,
-            "grouping": _digest(self.plan) if self.plan else c.search.method,
-            "seed": c.seed,
-        }
 
     def _evaluate(
         self, crew: "GridCrew", terms: Terms, state: State, config: dict[str, Any]
@@ -296,13 +308,7 @@ def numpy_of(record: ArrayRecord) -> Arrays:
 
 def record_of(arrays: Arrays) -> ArrayRecord:
     """Return named arrays as Flower sends them."""
-    return ArrayRecord({key: Array(array) for key, array in arrays.items()})
-
-
-def _digest(plan: Plan) -> str:
-    """Name a plan by its groups, so that a run goes on with no other."""
-    groups = [(node.node, node.group) for node in plan.nodes]
-    return f"plan {hashlib.sha256(repr(groups).encode()).hexdigest()[:16]}"
+    return ArrayRecord({key: Array(np.asarray(array)) for key, array in arrays.items()})
 
 
 def _keep(where: dict[int, MetricRecord], round_: int, record: MetricRecord | None) -> None:

@@ -1,0 +1,73 @@
+"""The places of a deployment, and the hosts by which others reach them."""
+
+import csv
+import ipaddress
+import re
+from pathlib import Path
+
+from coterie.flower import FlowerError
+from coterie.flower.edge import edge_name
+from coterie.planfile import Plan
+
+LOOPBACK = "127.0.0.1"
+COORDINATOR = "coordinator"
+NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
+NUMBER = re.compile(r"[0-9]+|0[xX][0-9a-fA-F]*")  # at the end of a name: an address in disguise
+
+
+def places_of(plan: Plan) -> list[str]:
+    """Return the coordinator and the edges."""
+    return [COORDINATOR, *(edge_name(k) for k in range(len(plan.servers)))]
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine and no other can reach it.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("10.0.0.1")
+    (True, True, False)
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def wrong_host(host: str) -> bool:
+    """Whether others cannot reach a place by that host: no address and no name, or all addresses.
+
+    >>> [wrong_host(host) for host in ("10.0.0.1", "::1", "edge-1.example")]
+    [False, False, False]
+    >>> [wrong_host(host) for host in ("0.0.0.0", "0", "::0", "-x", "köln.example", "a b", "")]
+    [True, True, True, True, True, True, True]
+    """
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return not NAME.fullmatch(host) or bool(NUMBER.fullmatch(host.rpartition(".")[2]))
+    return (getattr(address, "ipv4_mapped", None) or address).is_unspecified
+
+
+def read_hosts(path: Path, plan: Plan) -> dict[str, str]:
+    """Read a CSV with the columns place and host: the coordinator, and edge-0, edge-1, ..."""
+    places = places_of(plan)
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = list(csv.DictReader(file))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise FlowerError(f"{path}: cannot be read ({error})") from error
+    found: dict[str, str] = {}
+    for row in rows:
+        place, host = (str(row.get(key) or "").strip() for key in ("place", "host"))
+        if place not in places:
+            raise FlowerError(f"{path}: place must be one of {', '.join(places)}, got {place!r}")
+        if place in found:
+            raise FlowerError(f"{path}: {place} is there twice")
+        if wrong_host(host):
+            raise FlowerError(
+                f"{path}: {place} needs the host that others reach it by, an address or a name in "
+                f"ASCII, got {host!r}"
+            )
+        found[place] = host
+    if missing := [place for place in places if place not in found]:
+        raise FlowerError(f"{path}: {missing[0]} is missing; it needs a host")
+    return found
