@@ -36,10 +36,11 @@ def same_arrays(a: Arrays, b: Arrays) -> bool:
 
 def terms_of(config: Config, **changes: Any) -> Terms:
     c = config.algorithm
+    _, tau1, tau2 = c.usual
     shown: Shown = "sketch" if c.evidence == "sketch" else "labels"
     network = prepared(config).problem.network
-    planning = Planning(3, c.tau2, shown, Search(c.grouping), network, sketch_size=c.sketch_size)
-    terms = Terms(Schedule(c.tau1, c.tau2), config.train.steps, planning, timeout_s=1.0)
+    planning = Planning(3, tau2, shown, Search(c.grouping), network, sketch_size=c.sketch_size)
+    terms = Terms(Schedule(tau1, tau2), config.train.steps, planning, timeout_s=1.0)
     return replace(terms, **changes)
 
 
