@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-ray test-flower browser lint bench bench-network bench-grouping bench-engine bench-ray bench-flower clean
+.PHONY: help demo test test-ray test-flower browser lint bench bench-network bench-grouping bench-engine bench-auto bench-ray bench-flower clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -59,6 +59,9 @@ bench-grouping: $(READY)  ## the planner against ten other groupings: quality an
 
 bench-engine: $(READY)  ## the engine against plain torch, pfl, fedjax and Flower (about 20 minutes; installs them)
 	$(BIN)/python benchmarks/engine.py
+
+bench-auto: $(READY)  ## choosing K, tau1 and tau2 by a pilot, against every choice of a grid (an hour; goes on where it stopped)
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/auto.py
 
 bench-ray: $(READY)  ## Ray beside the engines of one process, and a cluster of four (installs Ray)
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,ray]'
