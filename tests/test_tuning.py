@@ -25,6 +25,7 @@ from coterie.theory.progress import Curve, History, Round, worth
 from coterie.tuning import Look, Option, Outlook, Tuned, Tuning, loss_at
 from resuming import TINY, outcome, stopped_at
 
+ALONE = Option(1, 0.0, 1.0, 1e6)
 AUTO = {"name": "fedavg-ic", "num_groups": "auto", "tau1": "auto", "tau2": "auto"}
 RATES: Floats = np.array([0.1 * 0.99**t for t in range(200)])
 
@@ -70,6 +71,21 @@ def test_a_pilot_is_enough_to_find_the_reach_that_made_it(reach: float, curve: C
     assert found.curve.loss(0.5) == pytest.approx(curve.loss(0.5), rel=0.02)
 
 
+@pytest.mark.parametrize(
+    "losses",
+    [(2.3, 2.4, 2.5, 2.6), (2.3, 2.3, 2.3, 2.3), (0.0,) * 4, (2.3, 0.0, 0.0, 0.0), (1e6, 9, 5, 4)],
+)
+@pytest.mark.parametrize("target", [{}, {"target_loss": 0.5}, {"target_accuracy": 1.0}])
+def test_whatever_a_pilot_shows_there_is_a_schedule(
+    losses: tuple[float, ...], target: dict[str, Any]
+) -> None:
+    made = (Round(0, 1, 1), Round(1, 5, 1), Round(6, 1, 1))
+    looks = tuple(Look(r, x, 1.0 - min(x, 5) / 5) for r, x in zip(made, losses[1:], strict=True))
+    seen_so = Outlook(Tuning(RATES, **target), looks, losses[0], 0.01, 1.0, 1e6)
+    best = seen_so.forecasts([ALONE, Option(5, 0.1, 0.1, 1e5)])[0]
+    assert best.tau1 >= 1 and best.seconds >= 0
+
+
 def outlook(reach: float = 0.07, **tuning: Any) -> Outlook:
     """A pilot of a known problem, whose global mean takes 1 s and a step 0.01."""
     curve, made = Curve(0.3, 2.0, 1.8), (Round(0, 1, 1), Round(1, 5, 1), Round(6, 1, 1))
@@ -77,9 +93,6 @@ def outlook(reach: float = 0.07, **tuning: Any) -> Outlook:
     losses = [curve.loss(float(x)) for x in u]
     looks = tuple(Look(r, loss, 1 - loss / 5) for r, loss in zip(made, losses[1:], strict=True))
     return Outlook(Tuning(RATES, **tuning), looks, losses[0], 0.01, 1.0, 1e6)
-
-
-ALONE = Option(1, 0.0, 1.0, 1e6)
 
 
 def test_where_means_cost_nothing_they_are_taken_after_every_step() -> None:

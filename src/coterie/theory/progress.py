@@ -21,6 +21,7 @@ REACH, REACH_SD = 0.7, 1.5  # of the first rate, and in its logarithm, where not
 NOISE = 0.01  # of a loss: what the curve is trusted with over a whole run
 EARLY_NOISE = 0.002  # and over its first rounds
 EARLY = 4  # losses
+LEAST = 1e-12  # loss that is told from nothing
 GROUPED = 1.5  # power of the divergence that the reach of groups falls with
 REACHES = np.geomspace(0.05, 200.0, 60)  # of the first rate
 SCALES = np.geomspace(0.05, 200.0, 40)  # of the progress so far
@@ -123,7 +124,7 @@ class History:
     @cached_property
     def fits(self) -> list[Fit]:
         """Fits that explain the losses about equally well, the best first."""
-        losses, noise = np.array(self.losses), self._noise
+        losses, noise = self._shown, self._noise
         reaches = REACHES * self.rates[0]
         u = self.progress(reaches)  # [n, reaches]
         h = 1 / (1 + u[..., None] / (SCALES * u[-1, :, None]))  # [n, reaches, scales]
@@ -153,12 +154,17 @@ class History:
     def _noise(self) -> Floats:
         parts = np.full(len(self.losses), NOISE)
         parts[:EARLY] = EARLY_NOISE
-        noise: Floats = parts * np.array(self.losses)
+        noise: Floats = parts * self._shown
         return noise
+
+    @property
+    def _shown(self) -> Floats:
+        """The losses, none of them nothing."""
+        return np.maximum(self.losses, LEAST)
 
     def _refined(self, fit: Fit) -> Fit:
         """Return the best fit, from a good one."""
-        losses, noise = np.array(self.losses), self._noise
+        losses, noise = self._shown, self._noise
 
         def off(x: Floats) -> Floats:
             reach, scale, height = np.exp(x[:3])
