@@ -298,9 +298,8 @@ def main() -> None:
         for done, (cell, job) in enumerate(jobs.items(), 1):
             try:
                 found[cell] = job.result()
-                print(
-                    f"[{done}/{len(jobs)}] {cell.name}: {found[cell]['wall_s']:.0f} s", flush=True
-                )
+                took = found[cell]["grid_s"] + found[cell]["auto_s"]
+                print(f"[{done}/{len(jobs)}] {cell.name}: {took:.0f} s", flush=True)
             except CoterieError as error:
                 print(f"[{done}/{len(jobs)}] {cell.name} left out: {error}", flush=True)
     for what in ("loss", "accuracy"):

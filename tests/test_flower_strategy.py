@@ -450,3 +450,9 @@ def test_a_network_file_that_is_wrong_is_named(tmp_path: Path, text: str, said: 
     with pytest.raises(CoterieError) as refused:
         network_of(path, roster("a", "b", "c"))
     assert said in str(refused.value)
+
+
+def test_what_was_asked_for_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", logger="coterie.flower"):
+        GroupStrategy(2, 1, 3).summary()
+    assert caplog.messages == ["2 groups by coterie on labels, tau1 1, tau2 3"]

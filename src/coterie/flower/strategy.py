@@ -100,9 +100,8 @@ class GroupStrategy(Strategy):  # type: ignore[misc]
         """Log what was asked for."""
         c = self.planning
         by = "a plan file" if self.plan else f"{c.search.method} on {c.evidence}"
-        log.info(
-            "%d groups by %s, tau1 %d, tau2 %d", c.num_groups, by, *vars(self.schedule).values()
-        )
+        taus = self.schedule.tau1, self.schedule.tau2
+        log.info("%d groups by %s, tau1 %d, tau2 %d", c.num_groups, by, *taus)
 
     def start(
         self,
@@ -204,7 +203,8 @@ class GroupStrategy(Strategy):  # type: ignore[misc]
         plan, sent = self.plan, terms.config
         groups = [] if plan is None else [(node.node, node.group) for node in plan.nodes]
         by = about_planning(self.planning) if plan is None else {"plan": digest(groups)}
-        return {**vars(self.schedule), **by, **{f"train_config.{k}": sent[k] for k in sent}}
+        taus = {"tau1": self.schedule.tau1, "tau2": self.schedule.tau2}
+        return {**taus, **by, **{f"train_config.{k}": sent[k] for k in sent}}
 
     def _wait(self, crew: "GridCrew", state: State) -> None:
         """Wait for the nodes; a run that is gone on with needs no more than its groups do."""
