@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -101,7 +101,6 @@ class Mean(NamedTuple):
     t: int
     event: str
     grouping: Grouping | None
-    shown_s: float
     loss: float | None
     accuracy: float | None
     schedule: Schedule | None
@@ -114,7 +113,6 @@ def trained(problem: Problem) -> list[Mean]:
             s.t,
             s.row.event,
             s.groups.grouping if s.groups else None,
-            s.clock.grouping_s,
             s.row.train_loss,
             s.row.test_accuracy,
             s.tuned.schedule if s.tuned else None,
@@ -134,7 +132,10 @@ def curve_of(problem: Problem, means: Sequence[Mean]) -> list[list[float]]:
             seconds += group_s[id(s.grouping)]
         elif s.event == "global":
             seconds += problem.everyone.transfer.seconds
-        seconds += (s.t - before.t) * problem.step_s + s.shown_s - before.shown_s
+        seconds += (s.t - before.t) * problem.step_s
+        if s.grouping is not None and before.grouping is None and problem.searched:
+            each, g = replace(problem.network, combine=False), problem.everyone.grouping
+            seconds += each.upload(g.z, g.servers, problem.view.charged_bytes).seconds
         if s.loss is not None and s.accuracy is not None:
             found.append([seconds, s.loss, s.accuracy])
     return found
@@ -194,9 +195,14 @@ def forecast_of(problem: Problem) -> Json:
     """Seconds that the pilot forecasts for every schedule, with the planner's own groups."""
     state, choice = piloted(problem)
     best: dict[str, float] = {}
+    own: dict[int, int] = {}
     for f in choice.forecasts:
-        key = str((f.option.num_groups, f.tau1, f.tau2))
-        best[key] = min(best.get(key, math.inf), state.clock.seconds + f.beyond_s)
+        if f.option.at <= own.get(f.option.num_groups, f.option.at):
+            own[f.option.num_groups] = f.option.at
+    for f in choice.forecasts:
+        if f.option.at == own[f.option.num_groups]:
+            key = str((f.option.num_groups, f.tau1, f.tau2))
+            best[key] = state.clock.seconds + choice.outlook.beyond_s(f)
     return {k: v if math.isfinite(v) else None for k, v in best.items()}
 
 

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from coterie.cli.experiments import experiment_path
 from coterie.config import load_experiment
-from coterie.explained import Explained, explain
+from coterie.explained import Explained, explain, opened
 from coterie.report.explain import explain_figure
 from resuming import coterie
 
@@ -27,7 +28,7 @@ def small(tmp_path: Path) -> Path:
 def found(tmp_path_factory: pytest.TempPathFactory) -> Explained:
     path = tmp_path_factory.mktemp("explain") / "small.toml"
     path.write_text(SMALL)
-    return explain(load_experiment(path))
+    return explain(opened(load_experiment(path)))
 
 
 def test_the_table_the_page_and_the_picture_are_there(small: Path, tmp_path: Path) -> None:
@@ -63,8 +64,7 @@ def test_as_json_all_forecasts_are_there_and_no_file_is_written(
 
 def test_what_the_file_gives_is_kept(small: Path) -> None:
     settings = ["algorithm.tau1=2", "algorithm.num_groups=auto"]
-    (config,) = load_experiment(small, settings)
-    found = explain([config])
+    found = explain(opened(load_experiment(small), settings))
     assert {f.tau1 for f in found.choice.forecasts} == {2}
     assert {f.option.num_groups for f in found.choice.forecasts} == {1, 2, 5, 10}
     assert {f.tau2 for f in found.choice.forecasts} == {1, 5}  # one group has no group means
@@ -90,4 +90,36 @@ def test_a_target_out_of_reach_is_said_with_where_it_ends(small: Path, tmp_path:
     done = coterie("plan", small, "--explain", *words, "-o", tmp_path / "why.html")
     assert done.exit_code == 0, done.output
     said = " ".join(done.output.split())
-    assert "a loss of 0.01 is not reached in 60 steps by any of these" in said
+    assert "a loss of 0.01 is not reached in 60 steps by what is chosen" in said
+
+
+def test_a_sweep_with_other_algorithms_may_be_given_a_target() -> None:
+    path = experiment_path("demo")
+    config = opened(load_experiment(path), ["algorithm.target_accuracy=0.8"])
+    assert config.algorithm.name == "fedavg-ic"
+    assert config.algorithm.open == ("num_groups", "tau1", "tau2")
+    assert config.algorithm.target_accuracy == 0.8
+
+
+def test_what_is_beyond_the_bytes_is_marked(small: Path, tmp_path: Path) -> None:
+    free = json.loads(coterie("plan", small, "--explain", "--json").stdout)
+    least = min(f["bytes"] for f in free["forecasts"] if f["seconds"] is not None)
+    words = ("--set", f"algorithm.max_gbytes={1.01 * least / 1e9}")
+    done = coterie("plan", small, "--explain", *words, "-o", tmp_path / "why.html")
+    assert done.exit_code == 0, done.output
+    assert "*: beyond algorithm.max_gbytes" in done.output
+    chosen = next(line for line in done.output.splitlines() if line.startswith("chosen"))
+    assert "*" not in chosen
+
+
+def test_without_explain_a_number_is_asked_for(small: Path, tmp_path: Path) -> None:
+    done = coterie("plan", small, "--set", "algorithm.tau1=auto", "-o", tmp_path / "p.html")
+    assert done.exit_code == 2
+    assert "algorithm.tau1 is 'auto': --explain says" in done.output
+    assert not (tmp_path / "p.html").exists()
+
+
+def test_other_options_are_refused(small: Path) -> None:
+    done = coterie("plan", small, "--explain", "--model-bytes", 1000)
+    assert done.exit_code == 2
+    assert "--explain takes FILE, --set, --out and --json only" in done.output

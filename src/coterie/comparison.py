@@ -7,9 +7,13 @@ from typing import Any
 
 from coterie.algorithms import ALGORITHMS, Search
 from coterie.record import RecordedRun
+from coterie.sections import AlgorithmConfig
 
 BASELINE = "fedavg"
 DEFAULT_GROUPING = Search().method
+OPEN = ("num_groups", "tau1", "tau2")  # what a run may choose itself
+TARGETS = ("target_accuracy", "target_loss", "max_gbytes", "retune")  # and by what
+USUAL = {key: getattr(AlgorithmConfig(), key) for key in (*OPEN, *TARGETS)}
 
 
 @dataclass(frozen=True)
@@ -81,12 +85,16 @@ def name_of(config: dict[str, Any]) -> str:
     algorithm = config["algorithm"]
     name, grouping = str(algorithm["name"]), algorithm.get("grouping", DEFAULT_GROUPING)
     grouped = name in ALGORITHMS and ALGORITHMS[name].searched
-    return f"{name} ({grouping})" if grouped and grouping != DEFAULT_GROUPING else name
+    more = [grouping] if grouped and grouping != DEFAULT_GROUPING else []
+    more += ["auto"] if any(algorithm.get(key) == "auto" for key in OPEN) else []
+    return f"{name} ({', '.join(more)})" if more else name
 
 
 def _setting(run: RecordedRun) -> dict[str, Any]:
-    """Return a run's settings without what varies inside a block."""
+    """Return a run's settings without what varies inside a block; what it chose, as by default."""
     table = run.settings
+    if any(table.get(f"algorithm.{key}") == "auto" for key in OPEN):
+        table = {**table, **{f"algorithm.{key}": value for key, value in USUAL.items()}}
     return {k: v for k, v in table.items() if k not in ("algorithm.name", "algorithm.grouping")}
 
 

@@ -1,5 +1,6 @@
 """From a config to a run: prepare it, run Algorithm 1, record it, and go on where it stopped."""
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -123,7 +124,7 @@ def _advance(
         if state.groups is not groups:
             groups = state.groups
             run.writer.write_grouping(_grouping(prepared, state))
-            if state.tuned:
+            if state.tuned and state.tuned.changes[0][0] == state.t:
                 say(chosen(prepared.problem, state))
         run.state = state
         run.Delta_first = state.row.Delta if run.Delta_first is None else run.Delta_first
@@ -143,17 +144,17 @@ def chosen(problem: Problem, state: State) -> str:
     tuned, groups = state.tuned, state.groups
     assert problem.tuning is not None  # asked of such a run
     assert tuned is not None
-    assert tuned.schedule is not None
+    assert tuned.expected is not None
     assert groups is not None
-    K, s = len(groups.grouping.sizes), tuned.schedule
-    what = f"chose {K} group{'s' * (K > 1)}, tau1 = {s.tau1}, tau2 = {s.tau2} after {state.t} steps"
-    if tuned.never is not None:
-        ends = f"it would end with a loss of {tuned.never:.3g}"
-        return f"{what}; {problem.tuning.target} is not reached in {problem.steps} steps: {ends}"
-    assert tuned.forecast_s is not None
-    assert tuned.range_s is not None
-    low, high = tuned.range_s
-    return f"{what}; target expected at {tuned.forecast_s:.3g} s ({low:.3g} to {high:.3g})"
+    K, (t, tau1, tau2), e = len(groups.grouping.sizes), tuned.changes[0], tuned.expected
+    what = f"chose {K} group{'s' * (K > 1)}, tau1 = {tau1}, tau2 = {tau2} after {t} steps"
+    target, ends = problem.tuning.target, f"it would end with a loss of {e.loss:.3g}"
+    if math.isinf(e.low_s):
+        return f"{what}; {target} is not reached in {problem.steps} steps: {ends}"
+    latest = f"{e.high_s:.3g}" if math.isfinite(e.high_s) else "never"
+    if math.isinf(e.seconds):
+        return f"{what}; {target} may not be reached in {problem.steps} steps: {ends}"
+    return f"{what}; {target} expected at {e.seconds:.3g} s ({e.low_s:.3g} to {latest})"
 
 
 def _status(error: BaseException) -> str:
@@ -213,20 +214,14 @@ def _summary(problem: Problem, state: State, status: str) -> dict[str, Any]:
 
 
 def _tuned(state: State) -> dict[str, Any]:
-    """Say what a run that chooses its schedule goes by in the end, and what it first expected."""
-    tuned = state.tuned
-    if tuned is None or tuned.schedule is None or state.groups is None:
+    """Say what a run that chooses its schedule took up and when, and what it first expected."""
+    tuned, groups = state.tuned, state.groups
+    if tuned is None or tuned.expected is None or groups is None:
         return {}
-    return {
-        "tuned": {
-            "num_groups": len(state.groups.grouping.sizes),
-            "tau1": tuned.schedule.tau1,
-            "tau2": tuned.schedule.tau2,
-            "since": tuned.schedule.start,
-            "forecast_s": tuned.forecast_s,
-            "never": tuned.never,
-        }
-    }
+    expected = {k: v if math.isfinite(v) else None for k, v in vars(tuned.expected).items()}
+    schedules = [{"t": t, "tau1": tau1, "tau2": tau2} for t, tau1, tau2 in tuned.changes]
+    K = len(groups.grouping.sizes)
+    return {"tuned": {"num_groups": K, "schedules": schedules, "expected": expected}}
 
 
 def timings(problem: Problem, state: State) -> dict[str, Any]:
@@ -240,7 +235,14 @@ def timings(problem: Problem, state: State) -> dict[str, Any]:
         "global_s": clock.global_s,
         "grouping_s": clock.grouping_s,
         "d_local": problem.step_s,
-        "d_group": groups.transfer.seconds if problem.schedule.tau2 > 1 else None,
+        "d_group": groups.transfer.seconds if _averages_groups(problem, state) else None,
         "d_global": everyone.transfer.seconds,
         "bytes_by_tier": clock.bytes_by_tier,
     }
+
+
+def _averages_groups(problem: Problem, state: State) -> bool:
+    """Whether a run has group means, or had some with an earlier schedule."""
+    if state.tuned is None:
+        return problem.schedule.tau2 > 1
+    return any(tau2 > 1 for _, _, tau2 in state.tuned.changes)

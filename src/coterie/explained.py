@@ -1,11 +1,13 @@
 """Why so many groups and steps: what a pilot shows, and what every other choice would take."""
 
 import math
+import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from coterie.algorithms import ALGORITHMS
 from coterie.build import load_dataset
+from coterie.config import expand, parse_override, to_toml
 from coterie.data.dataset import Progress
 from coterie.prepare import Prepared, prepare
 from coterie.run import State, piloted
@@ -50,6 +52,10 @@ class Explained:
         """Return the soonest forecast of one schedule, whichever groups."""
         return self.best(lambda f: (f.option.num_groups, f.tau1, f.tau2) == schedule)
 
+    def gbytes(self, forecast: Forecast) -> float:
+        """GByte over all links until the target, the pilot's included."""
+        return (self.choice.spent_bytes + forecast.bytes) / 1e9
+
     def runners_up(self) -> list[tuple[Forecast, str]]:
         """The chosen one, the best with every other number of groups, FedAvg and the paper's."""
         c = self.chosen
@@ -71,17 +77,22 @@ class Explained:
         return math.exp(-((rate / reach) ** 2))
 
 
-def explain(
-    configs: Sequence[Config], progress: Progress = lambda what, done, of: None
-) -> Explained:
-    """Run the pilot of the first config that searches; all is open if it leaves nothing open."""
+def opened(configs: Sequence[Config], overrides: Sequence[str] = ()) -> Config:
+    """Return the first config that searches, with more settings; all is open if nothing is."""
     config = next((c for c in configs if c.algorithm.name == SEARCHES), None)
     config = config or next((c for c in configs if ALGORITHMS[c.algorithm.name].searched), None)
     if config is None:
         config = replace(configs[0], algorithm=replace(configs[0].algorithm, name=SEARCHES))
-    if not config.algorithm.open:
-        opened = dict.fromkeys(OPEN, "auto")
-        config = replace(config, algorithm=replace(config.algorithm, **opened))  # type: ignore[arg-type]
+    content = tomllib.loads(to_toml(config))
+    told = dict(map(parse_override, overrides))
+    given = {key: told.get(f"algorithm.{key}", getattr(config.algorithm, key)) for key in OPEN}
+    every = [] if "auto" in given.values() else [f"algorithm.{key}=auto" for key in OPEN]
+    (found,) = expand(content, [*every, *overrides])
+    return found
+
+
+def explain(config: Config, progress: Progress = lambda what, done, of: None) -> Explained:
+    """Run the pilot of a config with something open."""
     dataset = load_dataset(config, progress)
     progress("preparing", 0, 0)
     ready = prepare(config, dataset)

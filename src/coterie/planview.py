@@ -10,7 +10,7 @@ from coterie.algorithms import ALGORITHMS, METHODS, Search
 from coterie.build import load_dataset, make_search
 from coterie.costs import Ints
 from coterie.data.dataset import Progress
-from coterie.errors import GroupingError
+from coterie.errors import ConfigError, GroupingError
 from coterie.grouping import Evidence
 from coterie.grouping.limits import check_keeper
 from coterie.grouping.objective import Objective
@@ -147,6 +147,11 @@ def question(configs: Sequence[Config], methods: Sequence[str] = ()) -> Question
     """Ask about the run of an experiment that `plans` speaks of; an unknown method is an error."""
     config, own = _planned(configs)
     c = config.algorithm
+    if c.open:
+        raise ConfigError(
+            f"algorithm.{c.open[0]} is 'auto': --explain says what a run would choose, or give it "
+            "a number"
+        )
     weights = _weights(c)
     names = list(methods or dict.fromkeys([*METHODS, c.grouping]))
     ask = replace(make_search(config), alpha_iid=weights[0], alpha_comm=weights[1])

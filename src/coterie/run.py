@@ -72,7 +72,7 @@ def rounds(problem: Problem, state: State | None = None) -> Iterator[State]:
         groups, planned, tuned, found, row = s.groups, s.planned, s.tuned, None, None
         if event is Event.GLOBAL and tuned:
             row = _row(problem, t, event, models, groups, clock)
-            tuned = steering.seen(tuned, schedule, t, row.train_loss, row.test_accuracy)
+            tuned = steering.seen(tuned, schedule, t, row.train_loss, _accuracy(problem, models))
         if event is Event.GLOBAL and _looks(problem, planned, t):  # lines 13-15
             found = _gradients(problem, models, t)
             upload = _evidence_upload(problem, everyone.grouping)
@@ -86,7 +86,7 @@ def rounds(problem: Problem, state: State | None = None) -> Iterator[State]:
             if groups is not s.groups:
                 planned = Planned(t, Objective(shown).divergence(groups.grouping.z))
         elif event is Event.GLOBAL and tuned and groups:
-            tuned = steering.again(problem, tuned, groups, clock.seconds)
+            tuned = steering.again(problem, tuned, groups, _spent(clock))
         if row is None or found:
             row = _row(problem, t, event, models, groups, clock, planning=found is not None)
         row = replace(row, counted=len(problem.p) if counted is None else len(counted))
@@ -99,6 +99,12 @@ def _schedule(problem: Problem, s: State) -> Schedule:
     if s.tuned:
         return s.tuned.schedule or steering.in_pilot(s.t)
     return problem.schedule if s.groups else Schedule(1, 1)
+
+
+def _accuracy(problem: Problem, models: Models) -> float:
+    """Return the accuracy that a run is tuned by: on the validation part, if on any."""
+    wanted = problem.tuning and problem.tuning.target_accuracy
+    return problem.engine.evaluate(models.w[0], "val").accuracy if wanted else 0.0
 
 
 def _spent(clock: Clock) -> float:

@@ -188,7 +188,7 @@ class AlgorithmConfig:
     )
     target_accuracy: float = setting(
         0.0,
-        "auto: test accuracy to reach soonest; 0: FedAvg's in the end",
+        "auto: validation accuracy to reach soonest; 0: FedAvg's loss in the end",
         at_least=0,
         at_most=1,
     )

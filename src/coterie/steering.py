@@ -16,6 +16,7 @@ from coterie.tuning import (
     AGAIN,
     BETTER,
     PILOT,
+    Expected,
     Forecast,
     Look,
     Option,
@@ -26,6 +27,7 @@ from coterie.tuning import (
 )
 
 PILOT_STEPS = sum(PILOT)
+DRAWS = 5  # of who takes part, to price means by
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +39,7 @@ class Choice:
     chosen: Forecast  # with its range
     groups: Averaging
     left_out: tuple[str, ...]  # numbers of groups that limits exclude, and why
+    spent_bytes: float  # by the pilot
 
 
 def in_pilot(t: int) -> Schedule:
@@ -53,12 +56,9 @@ def in_pilot(t: int) -> Schedule:
     return Schedule(steps, 1, start)
 
 
-def seen(
-    tuned: Tuned, schedule: Schedule, t: int, loss: float | None, accuracy: float | None
-) -> Tuned:
+def seen(tuned: Tuned, schedule: Schedule, t: int, loss: float | None, accuracy: float) -> Tuned:
     """Add what was measured at a global mean, step t."""
     assert loss is not None  # every global mean of such a run is measured
-    assert accuracy is not None
     start = tuned.looks[-1].round.stop if tuned.looks else 0
     tau1 = min(schedule.tau1, t - start)
     tau2 = (t - start) // tau1
@@ -73,59 +73,54 @@ def choose(problem: Problem, tuned: Tuned, shown: Evidence, spent_bytes: float) 
     tuning = _tuning(problem)
     outlook = _outlook(problem, tuned)
     apart = _divergence(shown, np.arange(len(problem.p)))
-    options: list[Option] = []
     found: list[Averaging] = []
     left_out: list[str] = []
     for K in tuning.num_groups:
-        try:
-            groups = _searched(problem, replace(shown, num_groups=K))
-        except GroupingError as error:
-            left_out.append(f"{K} groups: {error}")
-            continue
-        for one in groups:
-            ratio = _divergence(shown, one.grouping.z) / apart if apart else 0.0
-            options.append(_option(one, ratio, len(found)))
-            found.append(one)
-    if not options:
+        groups, why_not = _searched(problem, replace(shown, num_groups=K))
+        found += [one for one in groups if not any(_same(one, other) for other in found)]
+        left_out += [f"{K} groups: {why_not}"] if not groups else []
+    if not found:
         raise GroupingError(f"no number of groups can be had; {'; '.join(left_out)}")
+    ratios = [_divergence(shown, one.grouping.z) / apart if apart else 0.0 for one in found]
+    options = [
+        _option(problem, one, ratio, at)
+        for at, (one, ratio) in enumerate(zip(found, ratios, strict=True))
+    ]
     forecasts = outlook.forecasts(options)
     best = affordable(forecasts, tuning.max_bytes, spent_bytes)[0]
     chosen = outlook.of(best.option, best.tau1, best.tau2)
-    return Choice(outlook, forecasts, chosen, found[best.option.at], tuple(left_out))
+    return Choice(outlook, forecasts, chosen, found[best.option.at], tuple(left_out), spent_bytes)
 
 
 def first(tuned: Tuned, choice: Choice, seconds: float) -> Tuned:
     """Return the schedule that was chosen, from now on."""
-    t = choice.outlook.t
-    return _going(replace(tuned, ratio=choice.chosen.option.ratio), choice.chosen, t, seconds)
+    c = choice.chosen
+    expected = Expected(seconds + c.seconds, seconds + c.low_s, seconds + c.high_s, c.loss)
+    tuned = replace(tuned, ratio=c.option.ratio, expected=expected)
+    return _taken(tuned, c, choice.outlook.t)
 
 
-def again(problem: Problem, tuned: Tuned, groups: Averaging, seconds: float) -> Tuned:
+def again(problem: Problem, tuned: Tuned, groups: Averaging, spent_bytes: float) -> Tuned:
     """Return another schedule where that is forecast to be sooner by some percent."""
     tuning, t = _tuning(problem), tuned.looks[-1].round.stop
     now = tuned.schedule
     assert now is not None  # the pilot is over
-    if not tuning.again or t < AGAIN * tuned.chosen_at or t >= problem.steps:
+    if not tuning.again or t < AGAIN * tuned.looked_at or t >= problem.steps:
         return tuned
     outlook = _outlook(problem, tuned)
-    option = _option(groups, tuned.ratio)
-    best = outlook.forecasts([option])[0]
+    option = _option(problem, groups, tuned.ratio)
     stay = outlook.of(option, now.tau1, now.tau2 if option.num_groups > 1 else 1)
+    room = max(tuning.max_bytes - spent_bytes, stay.bytes)
+    best = next(f for f in outlook.forecasts([option]) if f.bytes <= room)
     if best.seconds + best.high_s >= BETTER * (stay.seconds + stay.high_s):
-        return replace(_going(tuned, stay, t, seconds), schedule=now)
-    return _going(tuned, outlook.of(option, best.tau1, best.tau2), t, seconds)
+        return replace(tuned, looked_at=t)
+    return _taken(tuned, best, t)
 
 
-def _going(tuned: Tuned, forecast: Forecast, t: int, seconds: float) -> Tuned:
-    never = None if np.isfinite(forecast.seconds) else forecast.loss
-    return replace(
-        tuned,
-        schedule=Schedule(forecast.tau1, forecast.tau2, t),
-        chosen_at=t,
-        forecast_s=None if never else seconds + forecast.seconds,
-        range_s=None if never else (seconds + forecast.low_s, seconds + forecast.high_s),
-        never=never,
-    )
+def _taken(tuned: Tuned, forecast: Forecast, t: int) -> Tuned:
+    tau1, tau2 = forecast.tau1, forecast.tau2
+    changes = (*tuned.changes, (t, tau1, tau2))
+    return replace(tuned, schedule=Schedule(tau1, tau2, t), looked_at=t, changes=changes)
 
 
 def _tuning(problem: Problem) -> Tuning:
@@ -134,32 +129,48 @@ def _tuning(problem: Problem) -> Tuning:
 
 
 def _outlook(problem: Problem, tuned: Tuned) -> Outlook:
-    whole = problem.everyone.transfer
-    return Outlook(
-        _tuning(problem),
-        tuned.looks,
-        tuned.first_loss,
-        problem.step_s,
-        whole.seconds,
-        _bytes(whole),
-    )
+    step_s, mean_s, mean_bytes = _costs(problem, problem.everyone)
+    return Outlook(_tuning(problem), tuned.looks, tuned.first_loss, step_s, mean_s, mean_bytes)
 
 
-def _searched(problem: Problem, shown: Evidence) -> list[Averaging]:
-    """Return groupings into K groups by every planner, each once."""
+def _searched(problem: Problem, shown: Evidence) -> tuple[list[Averaging], str]:
+    """Return groupings into K groups by every planner that has one, and why another has none."""
     if shown.num_groups == 1:
-        return [problem.everyone]
+        return [problem.everyone], ""
     found: list[Averaging] = []
+    why_not = ""
     for planner in (problem.planner, *problem.planners):
-        one = plan(problem, shown, planner=planner)
-        if not any(np.array_equal(one.grouping.z, other.grouping.z) for other in found):
-            found.append(one)
-    return found
+        try:
+            found.append(plan(problem, shown, planner=planner))
+        except GroupingError as error:
+            why_not = str(error)
+    return found, why_not
 
 
-def _option(groups: Averaging, ratio: float, at: int = 0) -> Option:
-    transfer = groups.transfer
-    return Option(len(groups.grouping.sizes), ratio, transfer.seconds, _bytes(transfer), at)
+def _same(one: Averaging, other: Averaging) -> bool:
+    a, b = one.grouping, other.grouping
+    return np.array_equal(a.z, b.z) and np.array_equal(a.servers, b.servers)
+
+
+def _option(problem: Problem, groups: Averaging, ratio: float, at: int = 0) -> Option:
+    _, mean_s, mean_bytes = _costs(problem, groups)
+    return Option(len(groups.grouping.sizes), ratio, mean_s, mean_bytes, at)
+
+
+def _costs(problem: Problem, groups: Averaging) -> tuple[float, float, float]:
+    """Seconds of a step and of a mean, and bytes of a mean; on average where some are missing."""
+    if problem.attendance.full:
+        return problem.step_s, groups.transfer.seconds, _bytes(groups.transfer)
+    g, each = groups.grouping, problem.node_step_s
+    work_s = np.full(len(g.z), problem.step_s) if each is None else each
+    steps, means, sent = [], [], []
+    for t in range(1, DRAWS + 1):
+        there = problem.attendance.at(t, g.z, work_s, problem.seed)
+        transfer = problem.network.part(g.z, g.servers, groups.nbytes, there.asked, there.counted)
+        steps.append(there.compute_s)
+        means.append(transfer.seconds)
+        sent.append(_bytes(transfer))
+    return float(np.mean(steps)), float(np.mean(means)), float(np.mean(sent))
 
 
 def _bytes(transfer: Transfer) -> float:

@@ -41,6 +41,10 @@ class Straying:
 
 def stray(config: Config, progress: Progress = lambda what, done, of: None) -> Straying:
     """Run a config with full batches in double precision, with its virtual models beside it."""
+    if config.algorithm.open:
+        raise ConfigError(
+            f"the bound is of a given schedule; give algorithm.{config.algorithm.open[0]} a number"
+        )
     progress("data", 0, 0)
     config = _plain(config)
     dataset = load_dataset(config)

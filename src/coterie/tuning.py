@@ -20,8 +20,7 @@ USUAL = 5  # local steps of a round of FedAvg, whose end is the target unless an
 AGAIN = 1.15  # tune again when there are so many times as many steps as then
 BETTER = 0.97  # of the forecast seconds, to change the schedule
 DOUBT = 1.2  # a reach may be so many times what fits best, or less by that
-SHORT = 2  # which of the fits has the short reach
-RANGE = 24  # other fits, at most, that say how sure a forecast is
+SHORT = 2  # which of an outlook's fits has the short reach
 POWER, LEAST_POWER = 0.85, 0.6  # of the loss above its floor that errors fall with, and at least
 NEAR = 0.05  # in the logarithm of that loss
 
@@ -71,8 +70,7 @@ class Option:
 class Forecast:
     """When an option with a schedule is expected at the target, infinite for never.
 
-    `seconds` and `bytes` count from now; `loss` is that of the last step, T. `beyond_s` is the same
-    as `seconds`, or what it would be if steps went on after T with rates that fall as before.
+    `seconds` and `bytes` count from now; `loss` is that of the last step, T.
     """
 
     option: Option
@@ -82,13 +80,22 @@ class Forecast:
     steps: float
     bytes: float
     loss: float
-    beyond_s: float
     low_s: float = math.nan
     high_s: float = math.nan
 
     def rank(self) -> tuple[float, float, float, int, int]:
         """Return what to sort by: seconds with some doubt, then the loss in the end."""
         return self.seconds + self.high_s, self.seconds, self.loss, self.tau1, self.tau2
+
+
+@dataclass(frozen=True)
+class Expected:
+    """When a run was first expected at its target, in its own seconds; infinite for never."""
+
+    seconds: float
+    low_s: float
+    high_s: float
+    loss: float  # in the end
 
 
 @dataclass(frozen=True)
@@ -99,10 +106,9 @@ class Tuned:
     first_loss: float = math.nan
     schedule: Schedule | None = None
     ratio: float = 0.0
-    chosen_at: int = 0
-    forecast_s: float | None = None  # seconds of the run at the target
-    range_s: tuple[float, float] | None = None  # the soonest and the latest
-    never: float | None = None  # the loss it would end with instead
+    looked_at: int = 0  # the step of the last look at other schedules
+    changes: tuple[tuple[int, int, int], ...] = ()  # step, tau1 and tau2 of every schedule taken up
+    expected: "Expected | None" = None  # at the first choice
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,9 +133,9 @@ class Outlook:
         losses = (self.first_loss, *(look.loss for look in self.looks))
         rounds = tuple(look.round for look in self.looks)
         found = History(self.tuning.rates, rounds, losses).fits
-        best, every = found[0], -(-len(found) // RANGE)
+        best = found[0]
         doubted = [replace(best, reach=best.reach * d) for d in (DOUBT, 1 / DOUBT)]
-        return [best, *doubted, *found[1::every]]
+        return [best, *doubted, *found[1:]]
 
     def target_loss(self, fit: Fit, power: float = POWER) -> float | None:
         """Return the loss to reach, by a fit; None: what FedAvg ends with."""
@@ -174,6 +180,17 @@ class Outlook:
         seconds = [best.seconds, *(other.seconds for other in others)]
         return replace(best, low_s=min(seconds), high_s=max(seconds))
 
+    def beyond_s(self, forecast: Forecast) -> float:
+        """Return a forecast's seconds, or what they would be if steps went on after T."""
+        if math.isfinite(forecast.seconds):
+            return forecast.seconds
+        (rest,) = self._rests(self.fits[:1])
+        option, tau1, tau2 = forecast.option, forecast.tau1, forecast.tau2
+        return rest.beyond(tau1, tau2, option.ratio) * self._round_s(option, tau1, tau2)
+
+    def _round_s(self, option: Option, tau1: int, tau2: int) -> float:
+        return self.global_s + (tau2 - 1) * option.mean_s + tau1 * tau2 * self.step_s
+
     def _rests(self, fits: Sequence[Fit]) -> "list[_Rest]":
         """What is left by every fit; the target is farther off by that with the short reach."""
         powers = [LEAST_POWER if n == SHORT else POWER for n in range(len(fits))]
@@ -185,7 +202,7 @@ class Outlook:
     def _forecast(self, rest: "_Rest", option: Option, tau1: int, tau2: int) -> Forecast:
         rounds, made = rest.rounds(tau1, tau2, option.ratio)
         reached = made >= rest.target
-        round_s = self.global_s + (tau2 - 1) * option.mean_s + tau1 * tau2 * self.step_s
+        round_s = self._round_s(option, tau1, tau2)
         round_bytes = self.global_bytes + (tau2 - 1) * option.mean_bytes
         return Forecast(
             option,
@@ -195,7 +212,6 @@ class Outlook:
             rounds * tau1 * tau2 if reached else math.inf,
             rounds * round_bytes,
             rest.fit.curve.loss(made),
-            round_s * (rounds if reached else rest.beyond(tau1, tau2, option.ratio)),
         )
 
 

@@ -2,7 +2,6 @@
 
 import json
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,14 +21,14 @@ HEAD = (
 )
 
 
-def explain_plan(name: str, configs: "Sequence[Config]", page: Path | None, as_json: bool) -> None:
+def explain_plan(name: str, config: "Config", page: Path | None, as_json: bool) -> None:
     """Run the pilot, print what it leads to and why, and draw it."""
     from coterie.explained import explain
     from coterie.report.drawing import write
     from coterie.report.explain import render
 
     with loading(name) as progress:
-        found = explain(configs, progress)
+        found = explain(config, progress)
         progress("drawing", 0, 0)
         said, why = _table(found), _why(found)
         files = render(found, said, why, page) if page else {}
@@ -57,6 +56,8 @@ def _table(found: "Explained") -> "Table":
         f"{found.prepared.problem.steps} steps, to {outlook.tuning.target}"
     )
     foot = "target at: simulated seconds from the start, the pilot included; -: not in these steps"
+    if math.isfinite(outlook.tuning.max_bytes):
+        foot += f"\n*: beyond algorithm.max_gbytes = {outlook.tuning.max_bytes / 1e9:g}"
     return Table(title, HEAD, rows, foot)
 
 
@@ -74,7 +75,7 @@ def _row(found: "Explained", f: "Forecast", name: str) -> list[str]:
         _number(found.total_s(f)),
         " - ".join(ends),
         _number(outlook.t + f.steps, 0),
-        f"{f.bytes / 1e9:.3g}",
+        f"{found.gbytes(f):.3g}{'*' * (1e9 * found.gbytes(f) > outlook.tuning.max_bytes)}",
         f"{f.loss:.3g}",
     ]
 
@@ -104,9 +105,10 @@ def _why(found: "Explained") -> list[str]:
             "as those of nodes alone"
         )
     if not math.isfinite(c.seconds):
+        sure = "is" if math.isinf(c.low_s) else "may"
         lines.append(
-            f"{outlook.tuning.target} is not reached in {len(rates)} steps by any of these: the "
-            f"chosen one is forecast to end with a loss of {c.loss:.3g}"
+            f"{outlook.tuning.target} {sure} not {'be ' * (sure == 'may')}reached in {len(rates)} "
+            f"steps by what is chosen, which is forecast to end with a loss of {c.loss:.3g}"
         )
     lines += [f"left out: {line}" for line in found.choice.left_out]
     retunes = outlook.tuning.again and len(outlook.tuning.tau1) * len(outlook.tuning.tau2) > 1
@@ -150,7 +152,7 @@ def _forecast(found: "Explained", f: "Forecast") -> dict[str, Any]:
         "tau1": f.tau1,
         "tau2": f.tau2,
         **{key: value if math.isfinite(value) else None for key, value in values.items()},
-        "bytes": f.bytes,
+        "bytes": round(1e9 * found.gbytes(f)),
         "loss": f.loss,
         "divergence_ratio": f.option.ratio,
         "d_group": f.option.mean_s,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from coterie.planview import View
 
 UNITS = {"": 1.0, "ms": 1e-3, "s": 1.0, "m": 60.0}
+ALGORITHM = "algorithm"
 SUFFIXES = (".html", ".png")
 MOST_BYTES = 2 * 10**9  # beyond, a window is less than what the flow clock takes for one moment
 
@@ -134,7 +135,8 @@ def plan(
     from coterie.report.plan import render
 
     if explain:
-        _explain(file, overrides, out, as_json, (nodes, network, methods, budget, save, export))
+        others = (nodes, network, model_bytes, methods, budget, save, export)
+        _explain(file, overrides, out, as_json, others)
         return
     name, find = _what(file, overrides, nodes, network, model_bytes)
     page = out or Path(f"plan-{name}.html")
@@ -206,6 +208,7 @@ def _explain(
     from coterie.cli.experiments import experiment_path
     from coterie.cli.explain import explain_plan
     from coterie.config import load_experiment
+    from coterie.explained import opened
 
     if file is None or any(other is not None for other in others):
         raise CoterieError("--explain takes FILE, --set, --out and --json only")
@@ -213,7 +216,9 @@ def _explain(
     page = out or (None if as_json else Path(f"explain-{path.stem}.html"))
     if page is not None:
         _check_file("--out", page, "explain.html", also=SUFFIXES)
-    explain_plan(path.stem, load_experiment(path, overrides), page, as_json)
+    late = [text for text in overrides if text.startswith(f"{ALGORITHM}.")]
+    rest = [text for text in overrides if text not in late]
+    explain_plan(path.stem, opened(load_experiment(path, rest), late), page, as_json)
 
 
 def _check_files(

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 
 import numpy as np
 from scipy.optimize import least_squares
@@ -19,13 +20,15 @@ from coterie.costs import Floats
 FLOOR, FLOOR_SD = 0.12, 0.12  # of the first loss, where nothing tells how low it can go
 REACH, REACH_SD = 0.7, 1.5  # of the first rate, and in its logarithm, where nothing tells
 NOISE = 0.01  # of a loss: what the curve is trusted with over a whole run
-EARLY_NOISE = 0.002  # and over its first rounds
+EARLY_NOISE = 0.004  # and over its first rounds
 EARLY = 4  # losses
 LEAST = 1e-12  # loss that is told from nothing
 GROUPED = 1.5  # power of the divergence that the reach of groups falls with
-REACHES = np.geomspace(0.05, 200.0, 60)  # of the first rate
-SCALES = np.geomspace(0.05, 200.0, 40)  # of the progress so far
-FLOORS = np.linspace(0.0, 0.8, 9)
+REACHES = np.geomspace(0.05, 200.0, 40)  # of the first rate
+SCALES = np.geomspace(0.05, 200.0, 30)  # of the progress so far
+FLOORS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.55, 0.7)  # of the first loss
+PLAUSIBLE = 4.0  # misfit beyond the best fit's, for two standard deviations
+MOST = 64  # losses that a curve is fitted to
 
 
 def worth(parts: Sequence[Floats | float] | Floats, reach: Floats | float) -> Floats:
@@ -118,69 +121,86 @@ class History:
 
     def progress(self, reach: Floats | float) -> Floats:
         """Return the progress before the first round and after each, [rounds + 1, ...]."""
-        gained = [r.worth(self.rates, reach) for r in self.rounds]
-        return np.cumsum([np.zeros_like(gained[0]), *gained], axis=0)
+        gained = [np.zeros((1, *np.shape(reach)))]
+        for (tau1, tau2, ratio), some in groupby(self.rounds, lambda r: (r.tau1, r.tau2, r.ratio)):
+            alike = list(some)
+            steps = self.rates[alike[0].start : alike[-1].stop].reshape(-1, tau2, tau1)
+            shape = (-1, *(1,) * np.ndim(reach))
+            local = [worth([x.reshape(shape) for x in steps[:, r].T], reach) for r in range(tau2)]
+            gained.append(local[0] if tau2 == 1 else worth(local, reach * farther(ratio)))
+        return np.cumsum(np.concatenate(gained), axis=0)
 
     @cached_property
     def fits(self) -> list[Fit]:
-        """Fits that explain the losses about equally well, the best first."""
-        losses, noise = self._shown, self._noise
-        reaches = REACHES * self.rates[0]
-        u = self.progress(reaches)  # [n, reaches]
-        h = 1 / (1 + u[..., None] / (SCALES * u[-1, :, None]))  # [n, reaches, scales]
-        weight = 1 / noise[:, None, None]
-        prior = np.square(self._surprise(reaches))[:, None]
-        found = []
-        for part in FLOORS:
-            y = losses[:, None, None] - part * losses[0]
-            height = (weight**2 * y * h).sum(axis=0) / (weight**2 * h**2).sum(axis=0)
-            off = ((weight * (y - height * h)) ** 2).sum(axis=0)
-            off = np.where(height > 0, off + prior + ((part - FLOOR) / FLOOR_SD) ** 2, np.inf)
-            at = np.unravel_index(np.argsort(off, axis=None)[:40], off.shape)
-            for i, j in zip(*at, strict=True):
-                curve = Curve(part * losses[0], height[i, j], SCALES[j] * u[-1, i])
-                found.append(Fit(float(reaches[i]), curve, float(off[i, j])))
-        found.sort(key=lambda fit: fit.misfit)
-        best = self._refined(found[0])
-        scatter = max(best.misfit / max(len(losses) - 2, 1), 1.0)
-        close = [f for f in found if f.misfit - best.misfit < 2 * scatter]
+        """Fits that explain the losses, the best first, one for every floor that is plausible."""
+        found = [fit for part in FLOORS if (fit := self._fit(part)) is not None]
+        if not found:  # the loss has not fallen
+            return [Fit(REACH * self.rates[0], Curve(0.0, float(self._shown[-1]), 1e9), math.inf)]
+        best = min(found, key=_misfit)
+        best = self._refined(best, None)
+        scatter = max(best.misfit / max(len(self._at) - 2, 1), 1.0)
+        close = [f for f in found if f.misfit - best.misfit < PLAUSIBLE * scatter]
         return [best, *close]
+
+    def _fit(self, part: float) -> Fit | None:
+        """Return the best fit whose floor is so much of the first loss, if any falls at all."""
+        losses, reaches = self._shown, REACHES * self.rates[0]
+        u = self.progress(reaches)[self._at]  # [n, reaches]
+        h = 1 / (1 + u[..., None] / (SCALES * u[-1, :, None]))  # [n, reaches, scales]
+        weight = 1 / self._noise[:, None, None]
+        y = losses[:, None, None] - part * losses[0]
+        height = (weight**2 * y * h).sum(axis=0) / (weight**2 * h**2).sum(axis=0)
+        off = ((weight * (y - height * h)) ** 2).sum(axis=0)
+        off = np.where(height > 0, off + np.square(self._surprise(reaches))[:, None], np.inf)
+        i, j = np.unravel_index(np.argmin(off), off.shape)
+        if not np.isfinite(off[i, j]):
+            return None
+        curve = Curve(part * losses[0], float(height[i, j]), float(SCALES[j] * u[-1, i]))
+        return self._refined(Fit(float(reaches[i]), curve, float(off[i, j])), part)
 
     def _surprise(self, reach: Floats | float) -> Floats:
         parts: Floats = np.log(np.asarray(reach) / (REACH * self.rates[0])) / REACH_SD
         return parts
 
     @property
+    def _at(self) -> list[int]:
+        """Which losses are fitted to: the first, and some of the others."""
+        n = len(self.losses)
+        return sorted({*range(min(EARLY, n)), *np.linspace(0, n - 1, min(n, MOST)).astype(int)})
+
+    @property
     def _noise(self) -> Floats:
-        parts = np.full(len(self.losses), NOISE)
-        parts[:EARLY] = EARLY_NOISE
+        parts = np.where(np.array(self._at) < EARLY, EARLY_NOISE, NOISE)
         noise: Floats = parts * self._shown
         return noise
 
     @property
     def _shown(self) -> Floats:
-        """The losses, none of them nothing."""
-        return np.maximum(self.losses, LEAST)
+        """The losses that are fitted to, none of them nothing."""
+        return np.maximum(self.losses, LEAST)[self._at]
 
-    def _refined(self, fit: Fit) -> Fit:
-        """Return the best fit, from a good one."""
-        losses, noise = self._shown, self._noise
+    def _refined(self, fit: Fit, part: float | None) -> Fit:
+        """Return the best fit, from a good one; with its floor where `part` is None."""
+        losses, noise, at = self._shown, self._noise, self._at
 
         def off(x: Floats) -> Floats:
             reach, scale, height = np.exp(x[:3])
-            told = x[3] * losses[0] + height / (1 + self.progress(reach) / scale)
-            prior = (x[3] - FLOOR) / FLOOR_SD, float(self._surprise(reach))
+            floor = x[3] if part is None else part
+            told = floor * losses[0] + height / (1 + self.progress(reach)[at] / scale)
+            prior = (floor - FLOOR) / FLOOR_SD, float(self._surprise(reach))
             return np.append((told - losses) / noise, prior)
 
         c = fit.curve
         logs = np.log([fit.reach, c.scale, c.height])
-        start = np.append(logs, c.floor / losses[0])
-        low = np.append(logs - 1, 0.0)
-        high = np.append(logs + 1, 0.95)
+        start, low, high = logs, logs - 1, logs + 1
+        if part is None:
+            start = np.append(logs, c.floor / losses[0])
+            low, high = np.append(low, 0.0), np.append(high, 0.95)
         x = least_squares(off, np.clip(start, low + 1e-9, high - 1e-9), bounds=(low, high)).x
         reach, scale, height = (float(v) for v in np.exp(x[:3]))
-        curve = Curve(float(x[3] * losses[0]), height, scale)
-        return min((Fit(reach, curve, float(np.square(off(x)).sum())), fit), key=_misfit)
+        floor = float(x[3]) if part is None else part
+        curve = Curve(float(floor * losses[0]), height, scale)
+        return Fit(reach, curve, float(np.square(off(x)).sum()))
 
 
 def _misfit(fit: Fit) -> float:
