@@ -269,7 +269,7 @@ def loss_at(accuracy: float, looks: Sequence[Look], floor: float, power: float =
 
     >>> looks = [Look(Round(0, 1, 1), 2.0, 0.6), Look(Round(1, 1, 1), 1.0, 0.8)]
     >>> round(loss_at(0.8, looks, 0.3), 3), round(loss_at(0.9, looks, 0.3), 3)
-    (1.0, 0.617)
+    (1.0, 0.61)
     """
     if accuracy <= looks[-1].accuracy:
         return looks[-1].loss
