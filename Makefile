@@ -60,7 +60,7 @@ bench-grouping: $(READY)  ## the planner against ten other groupings: quality an
 bench-engine: $(READY)  ## the engine against plain torch, pfl, fedjax and Flower (about 20 minutes; installs them)
 	$(BIN)/python benchmarks/engine.py
 
-bench-auto: $(READY)  ## choosing K, tau1 and tau2 by a pilot, against every choice of a grid (an hour; goes on where it stopped)
+bench-auto: $(READY)  ## choosing K, tau1 and tau2 by a pilot, against every choice of a grid (an hour or more; goes on where it stopped)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/auto.py
 
 bench-ray: $(READY)  ## Ray beside the engines of one process, and a cluster of four (installs Ray)
