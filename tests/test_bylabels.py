@@ -389,7 +389,7 @@ def test_what_cannot_be_planned_so_is_one_line_and_writes_nothing(tmp_path: Path
         (("quickstart", *all_three), "FILE says all that --nodes does; leave one of them out"),
         (("quickstart", "--model-bytes", 5), "FILE says all that --model-bytes does; leave one"),
         ((*all_three[:5], 0), "Invalid value for '--model-bytes': 0 is not in the range"),
-        ((*all_three[:5], 2 * 10**9 + 1), "2000000001 is not in the range 1<=x<=2000000000"),
+        ((*all_three[:5], 10**12 + 1), "1000000000001 is not in the range 1<=x<=1000000000000"),
         ((*all_three[:5], "1.5e6"), "'1.5e6' is not a valid integer"),
         (also("network.topology=matrix"), "--set network.topology is not read with --nodes: the f"),
         (also("algorithm.evidence=sketch"), "--set algorithm.evidence is not read with --nodes"),

@@ -191,19 +191,76 @@ def test_shares_are_max_min_fair_on_all_links(case: tuple[Topology, Flows], seed
         assert rate[f] >= min(fastest, default=np.inf) * (1 - 1e-9)
 
 
-@settings(deadline=None, max_examples=100)
-@given(flows_on_networks())
-def test_no_link_carries_its_bytes_faster_than_it_can(case: tuple[Topology, Flows]) -> None:
-    top, flows = case
-    seconds = flow_seconds(top, flows)
-    assert np.isfinite(seconds).all()  # every byte is delivered
+def check_links(top: Topology, flows: Flows, seconds: NDArray[np.float64]) -> None:
+    """Check that by the time a flow ends, its links could have carried what has arrived so far."""
     wired = np.array([wire(int(nbytes)) for nbytes in flows.nbytes])
-    order = np.argsort(seconds)
     carried = np.zeros(len(top.bytes_per_s))
-    for f in order:  # by then a link has carried at least what has arrived over it
+    for f in np.argsort(seconds):
         path = flows.links[flows.first[f] : flows.first[f + 1]]
         carried[path] += wired[f]
         assert seconds[f] >= (carried[path] / top.bytes_per_s[path]).max() * (1 - 1e-6)
+
+
+@settings(deadline=None, max_examples=100)
+@given(flows_on_networks(), st.sampled_from([1, 10**4]))
+def test_no_link_carries_its_bytes_faster_than_it_can(
+    case: tuple[Topology, Flows], times: int
+) -> None:
+    top, flows = case
+    flows = replace(flows, nbytes=times * flows.nbytes)
+    seconds = flow_seconds(top, flows)
+    assert np.isfinite(seconds).all()  # every byte is delivered
+    check_links(top, flows, seconds)
+
+
+def test_flows_that_end_at_about_one_time_are_not_served_ahead_of_it() -> None:
+    # The last few of these end within 0.2% of each other on links of 0.1 MByte/s.
+    top = replace(
+        chain([0, 1, 1]),
+        bytes_per_s=np.array([1e7, 1e5, 3e6, 1e6, 1e5, 1e5, 1e5, 1e6]),
+        latency_s=np.array([0.00164246, 0.00225501, 0.00826656, 0.0037567]),
+    )
+    # fmt: off
+    flows = send(
+        top,
+        (0, 2, 755623), (2, 0, 860860), (2, 1, 811397), (2, 1, 551066), (0, 2, 142217),
+        (2, 0, 699440), (0, 2, 305825), (1, 2, 831376), (1, 2, 434619), (0, 2, 770621),
+        (1, 2, 502906), (1, 2, 796550), (2, 0, 197486), (0, 1, 981089), (0, 1, 60203),
+        (2, 0, 743316), (2, 0, 308773), (0, 2, 623063), (2, 0, 413200), (1, 2, 283908),
+        (1, 0, 396513), (0, 1, 560622), (0, 2, 111605), (2, 0, 755025), (0, 1, 350490),
+        (0, 2, 947668), (2, 1, 965774), (2, 0, 756486),
+    )
+    # fmt: on
+    check_links(top, flows, flow_seconds(top, flows))
+
+
+@pytest.mark.parametrize("profile", ["lossless", "default"])
+@pytest.mark.parametrize("nbytes", [2 * 10**8, 44 * 10**8, 10**12, 10**15])
+@pytest.mark.parametrize("latency_s", [0.001, 0.02])
+def test_large_transfers_keep_to_window_and_speed(
+    profile: str, nbytes: int, latency_s: float
+) -> None:
+    tcp, top = PROFILES[profile], star(2, Speed(1e8, latency_s))
+    seconds = flow_seconds(top, send(top, (0, 1, nbytes)), tcp)[0]
+    on_wire = nbytes * (1 + tcp.header / tcp.segment)
+    round_trip = 4 * latency_s + 2 * (tcp.segment + 2 * tcp.header) / 1e8
+    least = max(on_wire / 1e8, nbytes / tcp.largest_window * round_trip)
+    shaking_and_growing = 15 * (round_trip + 4 * latency_s)
+    assert least * (1 - 1e-3) <= seconds <= least * (1 + 1e-3) + shaking_and_growing
+
+
+def test_a_flow_at_the_pace_of_its_window_leaves_the_rest_to_others() -> None:
+    # The far one may send 4 MiB every 0.4 s, about a tenth of the link that both go through.
+    far, near = Speed(1e8, 0.1), Speed(1e8, 0.0005)
+    top = replace(
+        star(3, near), latency_s=np.array([far.latency_s, near.latency_s, near.latency_s])
+    )
+    seconds = flow_seconds(top, send(top, (0, 2, 10**10), (1, 2, 10**10)))
+    full = wire(1) - 1 + 1448
+    pace = (4 << 20) * full / 1448 / (2 * (0.1 + 0.0005))
+    alone = wire(10**10) / (1e8 - pace)
+    assert seconds[1] == pytest.approx(alone, rel=2e-2)
+    assert seconds[0] == pytest.approx(wire(10**10) / pace, rel=1e-2)
 
 
 @settings(deadline=None, max_examples=50)

@@ -3,9 +3,10 @@
 A transfer of B bytes on the wire (its payload and a header for every segment) shakes hands for a
 round trip, then releases a burst each round trip, every one about twice as large as the last; once
 a burst is not through when the next is due, the window is no limit any more and everything is
-released. What is released is served at its max-min fair share. Every flow keeps time at the link
-where it meets most traffic; the latency before that link delays its bursts, the latency behind it
-its end.
+released. What is released is served at its max-min fair share. A flow with many of its largest
+windows to go releases everything as well, and keeps to the pace of a window each round trip. Every
+flow keeps time at the link where it meets most traffic; the latency before that link delays its
+bursts, the latency behind it its end.
 """
 
 from dataclasses import dataclass, replace
@@ -18,7 +19,9 @@ from coterie.network.tcp import PROFILES, Tcp
 from coterie.network.values import Floats, Flows, Ints
 from coterie.topology import Topology
 
-RESOLUTION = 2e-3  # events closer than this part of the time a flow takes are one
+RESOLUTION = 1e-3  # events closer than this part of the time a flow takes are one
+OF_ROUND_TRIP = 0.25  # nor are events one that are this part of a burst's round trip apart
+MANY = 64  # windows to go, from where single bursts are not followed
 
 
 def flow_seconds(topology: Topology, flows: Flows, tcp: Tcp = PROFILES["lossless"]) -> Floats:
@@ -113,38 +116,50 @@ def _simulate(race: _Race, tcp: Tcp) -> tuple[Floats, Floats, Floats]:
     release = race.begins.copy()  # when the next burst is there
     ended, filled, last_burst = np.full(F, np.inf), np.full(F, np.inf), np.zeros(F)
     active, rate, now, never = np.zeros(F, dtype=bool), np.zeros(F), 0.0, np.full(F, np.inf)
+    limit, bursting = race.rivals.limit.copy(), float(race.round_trip.min())
     while True:
         idle = np.divide(released - through, rate, out=never.copy(), where=active)
         idle += now
         first = min(idle.min(), release.min())
         if not np.isfinite(first):
             break
-        together = first + RESOLUTION * (first + race.soonest_s)
-        emptied, (fresh,) = idle <= together, (release <= together).nonzero()
-        ending = idle[emptied]
-        at, before = ending.sum() + release[fresh].sum(), now
-        now = float(at) / (len(ending) + len(fresh))
-        was = through
+        apart = min(RESOLUTION * (first + race.soonest_s), OF_ROUND_TRIP * bursting)
+        emptied, (fresh,) = idle <= first + apart, (release <= first + apart).nonzero()
+        before, was = now, through
+        now = max(idle[emptied].max(initial=0.0), release[fresh].max(initial=0.0))
         through = np.where(emptied, released, was + rate * (now - before))
         (done,) = (emptied & (through >= size)).nonzero()
         ended[done] = before + (size[done] - was[done]) / rate[done] + race.rest[done]
 
+        steady = np.zeros(0, dtype=bool)
         if len(fresh):
-            backlog = through[fresh] < released[fresh]
-            grown = np.minimum(released[fresh] + window[fresh], size[fresh])
+            backlog = (idle[fresh] > release[fresh]) & active[fresh]
+            left = size[fresh] - released[fresh]
+            steady = (window[fresh] >= largest) & (left > MANY * largest) & ~backlog
             filled[fresh[backlog]] = np.minimum(filled[fresh[backlog]], now)
-            last_burst[fresh] = -released[fresh]
+            last_burst[fresh] = np.where(backlog, left, np.minimum(left, window[fresh]))
             # with a backlog the window is no limit any more
-            released[fresh] = np.where(backlog, size[fresh], grown)
-            last_burst[fresh] += released[fresh]
+            at_once = backlog | steady
+            released[fresh] = np.where(at_once, size[fresh], released[fresh] + last_burst[fresh])
+            if steady.any():
+                paced = fresh[steady]
+                limit[paced] = _pace(left[steady], largest, race.round_trip[paced], limit[paced])
             more = released[fresh] < size[fresh]
             release[fresh] = np.where(more, release[fresh] + race.round_trip[fresh], np.inf)
             second = window[fresh] < tcp.second_window * full
             grown = np.where(second, tcp.second_window * full, tcp.growth * window[fresh])
             window[fresh] = np.minimum(grown, largest)
+            bursting = race.round_trip[release < np.inf].min(initial=np.inf)
 
         sending = through < released
-        if (sending != active).any():
+        if steady.any() or (sending != active).any():
             active = sending
-            rate = race.rivals.shares(active)
+            rate = race.rivals.shares(active, limit)
     return ended, filled, last_burst
+
+
+def _pace(left: Floats, window: float, round_trip: Floats, limit: Floats) -> Floats:
+    """Mean speed of what is left, a window each round trip and the last one at the path's speed."""
+    last = (left - 1) % window + 1
+    spent: Floats = (left - last) / window * round_trip + last / limit
+    return np.minimum(left / spent, limit)

@@ -22,15 +22,18 @@ class Contention:
     links: Ints
     limit: Floats
 
-    def shares(self, active: NDArray[np.bool_]) -> Floats:
+    def shares(self, active: NDArray[np.bool_], most: Floats | None = None) -> Floats:
         """Return the max-min fair rate of every active flow, and 0 for the others [F].
+
+        No flow gets more than `most` [F], which is `limit` unless told.
 
         Progressive filling, many links at a time: a link is settled when none of its flows is held
         lower elsewhere, then all its flows get an equal part of what is left of it.
         """
         rate = np.zeros(len(active))
         alive = np.flatnonzero(active)
-        links, limit = self.links.take(alive, axis=1), self.limit[alive]
+        limit = (self.limit if most is None else most)[alive]
+        links = self.links.take(alive, axis=1)
         left, L = self.bytes_per_s.copy(), len(self.bytes_per_s)
         count = np.bincount(links.ravel(), minlength=L)
         while len(alive):
