@@ -1,5 +1,6 @@
 """Groups and schedule that a run chooses itself: forecasts, the pilot, and what is refused."""
 
+import json
 import math
 from dataclasses import replace
 from itertools import pairwise
@@ -18,6 +19,7 @@ from coterie.errors import ConfigError, CoterieError
 from coterie.experiment import execute
 from coterie.prepare import prepare
 from coterie.record import read_run
+from coterie.report.pagedata import page_data
 from coterie.retime import retime
 from coterie.run import State, first_evidence, piloted, rounds
 from coterie.schedule import Schedule
@@ -252,6 +254,44 @@ def test_a_target_out_of_reach_is_said_with_what_is_reached(tmp_path: Path) -> N
     said: list[str] = []
     execute(auto(target_loss=0.001), tmp_path / "run", say=said.append)
     assert any("not reached" in line and "0.001" in line for line in said)
+
+
+def test_an_accuracy_out_of_reach_is_answered_with_an_accuracy(tmp_path: Path) -> None:
+    said: list[str] = []
+    execute(auto(target_accuracy=0.999, retune=False), tmp_path / "run", say=said.append)
+    (line,) = [line for line in said if "not reached in 40 steps" in line]
+    told = read_run(tmp_path / "run")
+    guess = told.summary["tuned"]["expected"]["accuracy"]
+    assert f"would end with an accuracy of about {guess:.3g} and a loss of" in line
+    assert 0.5 < guess < 0.999
+
+
+def test_the_page_says_what_was_chosen(tmp_path: Path) -> None:
+    execute(auto(target_loss=0.001), tmp_path / "never")
+    execute(auto(target_loss=1.7, num_groups=1), tmp_path / "soon")
+    runs = [read_run(tmp_path / name) for name in ("never", "soon")]
+    notes = [note for block in page_data(runs)["blocks"] for note in block["notes"]]
+    never, soon = notes
+    assert "its target was not expected to be reached" in never
+    assert "its target was expected at" in soon
+    assert never.startswith("fedavg-ic (auto, target_loss = 0.001), seed 0, chose ")
+    assert soon.startswith("fedavg-ic (auto, num_groups = 1, target_loss = 1.7), seed 0, chose ")
+    first = runs[0].summary["tuned"]["schedules"][0]
+    assert f"tau1 and tau2 ({first['tau1']}, {first['tau2']}) from step 7" in never
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"schedules": []}, {"num_groups": "5"}, {"expected": {"seconds": "soon"}}, {"schedules": 3}],
+)
+def test_a_choice_that_makes_no_sense_is_named(tmp_path: Path, change: dict[str, Any]) -> None:
+    execute(auto(steps=9), tmp_path / "run")
+    path = tmp_path / "run" / "summary.json"
+    summary = json.loads(path.read_text())
+    summary["tuned"] |= change
+    path.write_text(json.dumps(summary))
+    with pytest.raises(CoterieError, match=r"summary\.json: tuned must be num_groups, schedules"):
+        read_run(tmp_path / "run")
 
 
 WRONG = [

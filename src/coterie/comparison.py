@@ -86,8 +86,19 @@ def name_of(config: dict[str, Any]) -> str:
     name, grouping = str(algorithm["name"]), algorithm.get("grouping", DEFAULT_GROUPING)
     grouped = name in ALGORITHMS and ALGORITHMS[name].searched
     more = [grouping] if grouped and grouping != DEFAULT_GROUPING else []
-    more += ["auto"] if any(algorithm.get(key) == "auto" for key in OPEN) else []
+    if any(algorithm.get(key) == "auto" for key in OPEN):
+        more += ["auto", *(f"{key} = {value}" for key, value in _told(algorithm).items())]
     return f"{name} ({', '.join(more)})" if more else name
+
+
+def _told(algorithm: dict[str, Any]) -> dict[str, Any]:
+    """Return what a run that chooses was told: what is not open, and targets not as by default."""
+    given = {key: algorithm.get(key, usual) for key, usual in USUAL.items()}
+    return {
+        key: value
+        for key, value in given.items()
+        if value != ("auto" if key in OPEN else USUAL[key])
+    }
 
 
 def _setting(run: RecordedRun) -> dict[str, Any]:

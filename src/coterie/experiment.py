@@ -148,7 +148,7 @@ def chosen(problem: Problem, state: State) -> str:
     assert groups is not None
     K, (t, tau1, tau2), e = len(groups.grouping.sizes), tuned.changes[0], tuned.expected
     what = f"chose {K} group{'s' * (K > 1)}, tau1 = {tau1}, tau2 = {tau2} after {t} steps"
-    target, ends = problem.tuning.target, f"it would end with a loss of {e.loss:.3g}"
+    target, ends = problem.tuning.target, f"it would end with {e.ends}"
     if math.isinf(e.low_s):
         return f"{what}; {target} is not reached in {problem.steps} steps: {ends}"
     latest = f"{e.high_s:.3g}" if math.isfinite(e.high_s) else "never"
@@ -218,7 +218,10 @@ def _tuned(state: State) -> dict[str, Any]:
     tuned, groups = state.tuned, state.groups
     if tuned is None or tuned.expected is None or groups is None:
         return {}
-    expected = {k: v if math.isfinite(v) else None for k, v in vars(tuned.expected).items()}
+    expected = {
+        k: v if v is not None and math.isfinite(v) else None
+        for k, v in vars(tuned.expected).items()
+    }
     schedules = [{"t": t, "tau1": tau1, "tau2": tau2} for t, tau1, tau2 in tuned.changes]
     K = len(groups.grouping.sizes)
     return {"tuned": {"num_groups": K, "schedules": schedules, "expected": expected}}

@@ -12,7 +12,7 @@ from coterie.data.dataset import Progress
 from coterie.prepare import Prepared, prepare
 from coterie.run import State, piloted
 from coterie.sections import Config
-from coterie.steering import Choice
+from coterie.steering import Choice, expected
 from coterie.tuning import Forecast
 
 OPEN = ("num_groups", "tau1", "tau2")
@@ -39,6 +39,11 @@ class Explained:
     def pilot_s(self) -> float:
         """Simulated seconds that the pilot took."""
         return self.state.clock.seconds
+
+    @property
+    def ends(self) -> str:
+        """What the chosen one is forecast to end with."""
+        return expected(self.choice, self.pilot_s).ends
 
     def total_s(self, forecast: Forecast) -> float:
         """Seconds from the start of the run."""

@@ -20,6 +20,11 @@ ENDS = ("complete", "failed", "diverged", "interrupted")
 SECTIONS = ("data", "partition", "model", "network", "compute", "algorithm", "train")
 MOST, MOST_EXAMPLES = 1e100, 2**53  # so that sums and products of some are still numbers
 MANY_EDGES = 10_000
+TUNED: Json = {
+    "num_groups": 1,
+    "schedules": [{"t": 7, "tau1": 1, "tau2": 1}],
+    "expected": {"seconds": None, "low_s": None, "high_s": None, "loss": None},
+}
 UNREADABLE = (OSError, ValueError, AttributeError, KeyError, TypeError, RecursionError)
 
 
@@ -121,6 +126,8 @@ def _doubts_of_end(name: str, summary: Json, ends: Sequence[str]) -> Iterator[st
     odd = _odd(summary, SUMMARY[2:], SUMMARY_MAYBE + SUMMARY_ALSO) or _odd_lists(summary)
     if odd:
         yield f"{name}: {odd}"
+    if not _is_choice(summary.get("tuned", TUNED)):
+        yield f"{name}: tuned must be num_groups, schedules and what was expected"
 
 
 def _doubts_of_groups(grouping: Json) -> Iterator[str]:
@@ -155,6 +162,26 @@ def _doubts_of_names(grouping: Json, n_nodes: int, n_edges: int) -> Iterator[str
     servers = grouping.get("servers", [])
     if not isinstance(servers, list) or not all(type(s) is int and s >= 0 for s in servers):
         yield "grouping.json: servers must be numbers of nodes"
+
+
+def _is_choice(tuned: object) -> bool:
+    """Whether this is what a run writes that chooses its groups and schedule.
+
+    >>> _is_choice(TUNED), _is_choice({"num_groups": 5}), _is_choice(TUNED | {"schedules": [3]})
+    (True, False, False)
+    """
+    if not isinstance(tuned, dict) or tuned.keys() != TUNED.keys():
+        return False
+    schedules, expected = tuned["schedules"], tuned["expected"]
+    if not (type(tuned["num_groups"]) is int and isinstance(schedules, list) and schedules):
+        return False
+    whole = ({"t", "tau1", "tau2"}, lambda value: type(value) is int)
+    maybe = (set(TUNED["expected"]), lambda value: value is None or _is_number(value))
+    return all(
+        isinstance(told, dict) and keys <= told.keys() and all(map(fits, told.values()))
+        for parts, (keys, fits) in ((schedules, whole), ([expected], maybe))
+        for told in parts
+    )
 
 
 def _odd(values: Json, required: Sequence[str], maybe: Sequence[str]) -> str:

@@ -1,7 +1,7 @@
 """Algorithm 1: advance to the next aggregation, average, let the clock move, and plan."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -52,8 +52,15 @@ class State:
     tuned: Tuned | None = None  # how the schedule was chosen, where it is open
 
 
-def rounds(problem: Problem, state: State | None = None) -> Iterator[State]:
-    """Run Algorithm 1 from its start, or from a state; yield the state after each aggregation."""
+def rounds(
+    problem: Problem,
+    state: State | None = None,
+    on_choice: Callable[[steering.Choice], None] = lambda choice: None,
+) -> Iterator[State]:
+    """Run Algorithm 1 from its start, or from a state; yield the state after each aggregation.
+
+    `on_choice` is told what a pilot led to, where groups or schedule are open.
+    """
     everyone = problem.everyone
     s = state or _start(problem)
     if state is None:
@@ -81,6 +88,7 @@ def rounds(problem: Problem, state: State | None = None) -> Iterator[State]:
             if tuned:
                 choice = steering.choose(problem, tuned, shown, _spent(clock))
                 groups, tuned = choice.groups, steering.first(tuned, choice, clock.seconds)
+                on_choice(choice)
             elif groups is None or _drifted(problem, groups, planned, shown, t):
                 groups = plan(problem, shown, t if groups else 0)
             if groups is not s.groups:
@@ -113,11 +121,9 @@ def _spent(clock: Clock) -> float:
 
 def piloted(problem: Problem) -> tuple[State, steering.Choice]:
     """Run the pilot of a problem with something open; return its last state and what it led to."""
-    s = next(state for state in rounds(problem) if state.groups)
-    assert s.tuned is not None  # something is open
-    before = Tuned(s.tuned.looks, s.tuned.first_loss)
-    shown = evidence(problem, _gradients(problem, s.models, s.t), 0)
-    return s, steering.choose(problem, before, shown, _spent(s.clock))
+    choices: list[steering.Choice] = []
+    s = next(state for state in rounds(problem, on_choice=choices.append) if state.groups)
+    return s, choices[0]
 
 
 def _attendance(

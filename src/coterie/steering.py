@@ -95,9 +95,15 @@ def choose(problem: Problem, tuned: Tuned, shown: Evidence, spent_bytes: float) 
 def first(tuned: Tuned, choice: Choice, seconds: float) -> Tuned:
     """Return the schedule that was chosen, from now on."""
     c = choice.chosen
-    expected = Expected(seconds + c.seconds, seconds + c.low_s, seconds + c.high_s, c.loss)
-    tuned = replace(tuned, ratio=c.option.ratio, expected=expected)
+    tuned = replace(tuned, ratio=c.option.ratio, expected=expected(choice, seconds))
     return _taken(tuned, c, choice.outlook.t)
+
+
+def expected(choice: Choice, seconds: float) -> Expected:
+    """Return what the chosen one is to reach, and when, after a pilot of so many seconds."""
+    c = choice.chosen
+    when, low, high = (seconds + after for after in (c.seconds, c.low_s, c.high_s))
+    return Expected(when, low, high, c.loss, choice.outlook.accuracy(c))
 
 
 def again(problem: Problem, tuned: Tuned, groups: Averaging, spent_bytes: float) -> Tuned:

@@ -96,6 +96,13 @@ class Expected:
     low_s: float
     high_s: float
     loss: float  # in the end
+    accuracy: float | None = None  # likewise, where that is the target
+
+    @property
+    def ends(self) -> str:
+        """What the run is forecast to end with."""
+        about = "" if self.accuracy is None else f"an accuracy of about {self.accuracy:.3g} and "
+        return f"{about}a loss of {self.loss:.3g}"
 
 
 @dataclass(frozen=True)
@@ -179,6 +186,12 @@ class Outlook:
         best, *others = (self._forecast(rest, option, tau1, tau2) for rest in rests)
         seconds = [best.seconds, *(other.seconds for other in others)]
         return replace(best, low_s=min(seconds), high_s=max(seconds))
+
+    def accuracy(self, forecast: Forecast) -> float | None:
+        """Return the accuracy in the end, where that is what a run is tuned for."""
+        if not self.tuning.target_accuracy:
+            return None
+        return accuracy_at(forecast.loss, self.looks, self.fits[0].curve.floor)
 
     def beyond_s(self, forecast: Forecast) -> float:
         """Return a forecast's seconds, or what they would be if steps went on after T."""
@@ -273,11 +286,27 @@ def loss_at(accuracy: float, looks: Sequence[Look], floor: float, power: float =
     """
     if accuracy <= looks[-1].accuracy:
         return looks[-1].loss
+    start = _errors_from(looks, floor, power)
+    return floor + math.exp((math.log(max(1 - accuracy, 1e-9)) - start) / power)
+
+
+def accuracy_at(loss: float, looks: Sequence[Look], floor: float, power: float = POWER) -> float:
+    """Guess the accuracy that a run will have at a loss, in the same way.
+
+    >>> looks = [Look(Round(0, 1, 1), 2.0, 0.6), Look(Round(1, 1, 1), 1.0, 0.8)]
+    >>> round(accuracy_at(1.0, looks, 0.3), 3), round(accuracy_at(0.61, looks, 0.3), 3)
+    (0.8, 0.9)
+    """
+    start = _errors_from(looks, floor, power)
+    return max(0.0, 1 - math.exp(start + power * math.log(max(loss - floor, 1e-9))))
+
+
+def _errors_from(looks: Sequence[Look], floor: float, power: float) -> float:
+    """Return the logarithm of the errors at a loss of 1 above the floor."""
     above = np.log([max(look.loss - floor, 1e-9) for look in looks])
     errors = np.log([max(1 - look.accuracy, 1e-9) for look in looks])
     weights = np.exp(-np.square((above - above[-1]) / NEAR))
-    start = float(np.average(errors - power * above, weights=weights))
-    return floor + math.exp((math.log(max(1 - accuracy, 1e-9)) - start) / power)
+    return float(np.average(errors - power * above, weights=weights))
 
 
 def affordable(forecasts: Sequence[Forecast], max_bytes: float, spent: float) -> list[Forecast]:

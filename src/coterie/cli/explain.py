@@ -108,7 +108,7 @@ def _why(found: "Explained") -> list[str]:
         sure = "is" if math.isinf(c.low_s) else "may"
         lines.append(
             f"{outlook.tuning.target} {sure} not {'be ' * (sure == 'may')}reached in {len(rates)} "
-            f"steps by what is chosen, which is forecast to end with a loss of {c.loss:.3g}"
+            f"steps by what is chosen, which is forecast to end with {found.ends}"
         )
     lines += [f"left out: {line}" for line in found.choice.left_out]
     retunes = outlook.tuning.again and len(outlook.tuning.tau1) * len(outlook.tuning.tau2) > 1

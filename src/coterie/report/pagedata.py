@@ -11,6 +11,7 @@ from typing import Any
 from coterie.algorithms import ALGORITHMS
 from coterie.comparison import Block, compare, label, name_of, targets_of
 from coterie.record import RecordedRun
+from coterie.report.chosen import choices
 from coterie.report.costs import bars, pareto
 from coterie.report.curves import AXES, QUANTITIES, curve, hit
 from coterie.report.placing import groups_of, key_of, network_of
@@ -199,6 +200,7 @@ def _notes(
     if len({tuple(own) for own in seeds.values()}) > 1:
         said = ", ".join(f"{name} {len(own)}" for name, own in seeds.items())
         notes.append(f"Lines have different seeds ({said}): their means are not of the same draws.")
+    notes += [said for name, own in by_label.items() for said in choices(name, own)]
     repeated = len(runs) - sum(map(len, by_label.values()))
     if repeated:
         notes.append(f"{repeated} runs repeat others with the same settings and seed; not shown.")
