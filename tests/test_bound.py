@@ -39,6 +39,9 @@ def test_what_is_measured_stays_below_its_bound(small: Path, tmp_path: Path) -> 
     found = stray(load_experiment(experiment_path(str(small)))[0])
     assert (found.gap <= found.gap_bound).all()
     assert (found.gap > 0).all()
+    # The paper's theorem has the same first part with the farthest start, and larger constants.
+    assert found.theorem >= found.gap.max()
+    assert f"omega {found.omega:.4g}; Theorem 1 as printed" in " ".join(done.output.split())
 
 
 def test_a_rate_that_is_too_high_is_said(small: Path) -> None:

@@ -15,8 +15,14 @@ from coterie.models import make_model
 from coterie.prepare import prepare
 from coterie.run import rounds
 from coterie.sections import Config
-from coterie.theory.bounds import distances, loss_gap, printed_distances
-from coterie.theory.estimate import curvature
+from coterie.theory.bounds import (
+    Constants,
+    distances,
+    loss_gap,
+    printed_distances,
+    printed_gap,
+)
+from coterie.theory.estimate import curvature, omega
 from coterie.theory.oracle import ModuleOracle, softmax_smoothness
 from coterie.theory.virtual import Trace, trace
 
@@ -30,6 +36,9 @@ class Straying:
     trace: Trace
     first: int  # step that the run starts from: the groups are known
     beta: float
+    rho: float  # largest ||grad F(w)|| at the end of an interval
+    omega: float
+    theorem: float  # Theorem 1 as printed, with these and the largest delta and Delta
     bound: Floats  # of ||w - v_[l]||, as proved in docs/theory.md
     printed: Floats  # as the paper prints it
     ends: list[int]  # last step of every global interval, counted from 0
@@ -83,10 +92,16 @@ def stray(config: Config, progress: Progress = lambda what, done, of: None) -> S
         loss_gap(eta[end + 1 - whole : end + 1], float(np.linalg.norm(w - best)), *more)
         for end, w, *more in zip(ends, found.models, found.slope[ends], bound[ends], strict=False)
     ]
+    w, rho = omega(found.models[:-1], best), float(found.slope[ends].max())
+    largest = float(found.delta.max()), float(found.Delta.max())
+    worst = [Constants(float(rate), beta, *largest) for rate in (eta.min(), eta.max())]
     return Straying(
         found,
         known.t,
         beta,
+        rho,
+        w,
+        max(printed_gap(c, schedule, w, rho) for c in worst),
         bound,
         printed_distances(steps, schedule),
         ends,

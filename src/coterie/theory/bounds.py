@@ -38,6 +38,16 @@ def printed_distance(c: Constants, schedule: Schedule) -> float:
     return c.delta * c.growth(schedule.tau1) + c.Delta * c.growth(whole)
 
 
+def printed_gap(c: Constants, schedule: Schedule, omega: float, rho: float) -> float:
+    """Bound F(w(T)) - F(w*) as Theorem 1 prints it, whose second part is rho times the lemma's.
+
+    >>> round(printed_gap(Constants(0.5, 1.0, 0.0, 2.0), Schedule(1, 2), 0.1, 3.0), 6)
+    12.5
+    """
+    whole = schedule.tau1 * schedule.tau2
+    return 1 / (2 * whole * c.eta * omega) + rho * printed_distance(c, schedule)
+
+
 def smooth_distance(c: Constants, schedule: Schedule) -> float:
     """Bound ||w - v_[l]|| at the end of a global interval, of losses that are smooth.
 

@@ -32,6 +32,16 @@ def smoothness_between(oracle: Oracle, a: Floats, b: Floats) -> float:
     return float(np.linalg.norm(change, axis=1).max()) / apart
 
 
+def omega(starts: Floats, best: Floats) -> float:
+    """Least 1 / ||w - w*||^2 of the models that global intervals start from [L, d].
+
+    >>> omega(np.array([[3.0, 4.0], [0.0, 1.0]]), np.zeros(2))
+    0.04
+    """
+    far = float(np.linalg.norm(starts - best, axis=1).max())
+    return 1 / far**2 if far else float("inf")
+
+
 def slope(oracle: Oracle, w: Floats) -> float:
     """Largest ||grad F_i(w)|| of any node: the Lipschitz constant of all losses near w."""
     one = np.zeros(len(oracle.p), dtype=np.int64)
