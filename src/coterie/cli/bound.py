@@ -75,10 +75,11 @@ def _print(found: "Straying", name: str) -> None:
         rows.append([f"{found.first + end + 1}", *(f"{v:.4g}" for v in (*values, *gaps))])
     s = found.trace.schedule
     title = f"{name}, tau1 = {s.tau1}, tau2 = {s.tau2}, beta {found.beta:.4g}"
+    delta, Delta = found.trace.delta.max(), found.trace.Delta.max()
     click.echo(
         f"the paper's constants, the worst of all steps: beta {found.beta:.4g}, rho "
-        f"{found.rho:.4g}, delta {found.trace.delta.max():.4g}, Delta {found.trace.Delta.max():.4g}, omega "
-        f"{found.omega:.4g}; Theorem 1 as printed: a gap of at most {found.theorem:.4g}"
+        f"{found.rho:.4g}, delta {delta:.4g}, Delta {Delta:.4g}, omega {found.omega:.4g}; "
+        f"Theorem 1 as printed: a gap of at most {found.theorem:.4g}"
     )
     print_table(title, ("step", "apart", "bound", "printed", "gap", "gap bound"), rows, FOOT)
 
