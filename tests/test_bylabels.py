@@ -244,6 +244,13 @@ def test_a_matrix_is_told_from_links_by_what_is_in_it(
     assert kind_of(path.with_suffix(".graphml"), names) == "file"
 
 
+def test_three_nodes_are_planned_without_a_number_of_groups(tmp_path: Path) -> None:
+    (tmp_path / "net.csv").write_text(",a,b,c\na,,12,3\nb,12,,3\nc,3,3,\n")
+    (tmp_path / "nodes.csv").write_text("node,cat,dog\na,90,10\nb,0,80\nc,40,0\n")
+    view = plans_by_labels(tmp_path / "nodes.csv", tmp_path / "net.csv", 1000, methods=["coterie"])
+    assert len(view.chosen.sizes) == 2
+
+
 def test_a_matrix_of_nodes_called_a_and_b_is_planned(tmp_path: Path) -> None:
     (tmp_path / "net.csv").write_text("a,b\n,1\n2,\n")
     (tmp_path / "nodes.csv").write_text("b,node,a\n5, b ,0\n\n1,a,9\n")

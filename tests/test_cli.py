@@ -120,6 +120,61 @@ def test_a_folder_with_runs_is_not_added_to(tmp_path: Path) -> None:
         assert "already holds a run" in again.output
 
 
+def test_a_sweep_does_not_move_into_the_folder_of_a_run(tmp_path: Path) -> None:
+    run = tmp_path / "r"
+    assert coterie("run", "quickstart", *SMALL, "-o", str(run)).exit_code == 0
+    before = sorted(path.name for path in run.iterdir())
+    for command in ("sweep", "reproduce"):
+        name = "quickstart" if command == "sweep" else "group-counts"
+        done = coterie(command, name, "-o", str(run))
+        assert done.exit_code == 2
+        assert "r already holds a run; choose another --out, or go on with: coterie" in done.output
+    assert sorted(path.name for path in run.iterdir()) == before
+
+
+OWN_GROUPING = """
+def crashes(evidence, rng):
+    return evidence.no_such_thing
+def one_argument(evidence):
+    return evidence
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("crashes", "'Evidence' object has no attribute 'no_such_thing' (my_groups.py, line 3)"),
+        ("one_argument", "TypeError: one_argument() takes 1 positional argument but 2 were given"),
+    ],
+)
+def test_an_error_in_a_grouping_of_ones_own_is_one_line_and_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, says: str
+) -> None:
+    (tmp_path / "my_groups.py").write_text(OWN_GROUPING)
+    monkeypatch.chdir(tmp_path)
+    own = ("--set", f"algorithm.grouping=my_groups:{name}", "-o", "r")
+    done = coterie("run", "quickstart", *SMALL, *own)
+    assert done.exit_code == 2
+    assert says in done.output
+    assert f"'my_groups:{name}', called with (evidence, rng): " in done.output
+    assert done.output.endswith("; once that is mended, go on with: coterie run --resume r\n")
+
+
+def test_an_address_of_ray_without_ray_is_refused(tmp_path: Path) -> None:
+    words = ("--ray-address", "auto", "-o", str(tmp_path / "r"))
+    done = coterie("run", "quickstart", *SMALL, *words)
+    assert done.exit_code == 2
+    assert "--ray-address is for runs on Ray: --set train.engine=ray" in done.output
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_file_is_not_called_a_folder_that_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "my.toml").touch()
+    done = coterie("compare", str(tmp_path / "my.toml"))
+    assert done.exit_code == 2
+    assert "my.toml: a file; name the folder of a run" in done.output
+
+
 def test_a_report_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     assert coterie("run", "quickstart", *SMALL, "--out", str(tmp_path / "r")).exit_code == 0
     (tmp_path / "file").write_text("")

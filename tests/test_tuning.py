@@ -266,6 +266,13 @@ def test_an_accuracy_out_of_reach_is_answered_with_an_accuracy(tmp_path: Path) -
     assert 0.5 < guess < 0.999
 
 
+def test_a_pilot_whose_loss_rises_is_not_trusted(tmp_path: Path) -> None:
+    said: list[str] = []
+    config = auto()
+    execute(replace(config, train=replace(config.train, lr=3.0)), tmp_path, say=said.append)
+    assert any(line.startswith("note: the loss rose in the pilot, from ") for line in said)
+
+
 def test_the_page_says_what_was_chosen(tmp_path: Path) -> None:
     execute(auto(target_loss=0.001), tmp_path / "never")
     execute(auto(target_loss=1.7, num_groups=1), tmp_path / "soon")

@@ -4,14 +4,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, cast
 
-from coterie.errors import ConfigError, GroupingError, unknown
-from coterie.grouping import Planner
+import numpy as np
+
+from coterie.errors import ConfigError, CoterieError, GroupingError, unknown
+from coterie.grouping import Evidence, Grouping, Planner
 from coterie.grouping.baselines import at_random, by_edge, single
 from coterie.grouping.labels import astraea, cov, fedseq, label_ilp, similar
 from coterie.grouping.medoids import node_grouping
 from coterie.grouping.planner import ORDINARY, Effort, coterie
 from coterie.grouping.shapefl import shapefl
-from coterie.imports import import_by_path
+from coterie.imports import import_by_path, reason
 from coterie.schedule import Schedule
 
 Needs = Literal["nothing", "labels", "gradients"]
@@ -38,9 +40,24 @@ class Search:
         if self.method in METHODS:
             return METHODS[self.method].make(self)
         if ":" in self.method:
-            return cast(Planner, import_by_path(self.method, GroupingError))
+            return _own(self.method, cast(Planner, import_by_path(self.method, GroupingError)))
         own = "(your own: 'my_pkg.groups:plan')"
         raise GroupingError(f"{unknown('grouping', self.method, GROUPINGS)} {own}")
+
+
+def _own(name: str, plan: Planner) -> Planner:
+    """Return a user's planner whose errors are told in one line."""
+
+    def planned(evidence: Evidence, rng: np.random.Generator) -> Grouping:
+        try:
+            return plan(evidence, rng)
+        except CoterieError:
+            raise
+        except Exception as error:
+            why = reason(error)
+            raise GroupingError(f"{name!r}, called with (evidence, rng): {why}") from error
+
+    return planned
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from coterie.planview import Question, View, answer, question
 from coterie.prepare import ModelSize, Prepared
 from coterie.problem import Problem, evidence
 from coterie.retime import Replay
-from coterie.sections import Config
+from coterie.sections import AlgorithmConfig, Config
 from coterie.topology import Speed, Topology
 from coterie.topology.file import ATTRIBUTES, read_topology
 from coterie.topology.matrix import NODE_COLUMNS, Cells, Rows, read_matrix, read_rows
@@ -34,6 +34,7 @@ from coterie.topology.order import by_name, in_order
 
 NODE, EDGE = "node", "edge"
 NO_CLASS = set(NODE_COLUMNS) - {NODE}  # other files of nodes have such columns
+USUAL_GROUPS = AlgorithmConfig().usual[0]  # where there are nodes enough for two in each
 MOST = 10**12  # examples of one class on one node
 ENDS = ({"a", "b"}, {"source", "target"})
 HEEDED = ("seed", "network.", "algorithm.", "train.steps")
@@ -81,15 +82,16 @@ def plans_by_labels(
     topology = _read_network(kind, network)
     _check_names(told.names, topology, nodes, network)
     edges = _edges(told, by_name(topology))
+    n = len(told.names)
     own = {
         "partition": {
             "kind": "file",
             "file": str(nodes),
-            "num_nodes": len(told.names),
+            "num_nodes": n,
             "num_edges": len(edges.names),
         },
         "network": {"topology": kind, "file": str(network)},
-        "algorithm": {"evidence": "labels"},
+        "algorithm": {"evidence": "labels", "num_groups": min(USUAL_GROUPS, -(-n // 2))},
     }
     q = question([_config(own, overrides)], methods)
     left_out: tuple[str, ...] = ()

@@ -17,6 +17,7 @@ from coterie.problem import Problem
 from coterie.record import RunWriter, ended
 from coterie.run import State, rounds
 from coterie.sections import Config
+from coterie.tuning import doubt
 
 
 class Interrupted(KeyboardInterrupt):
@@ -126,6 +127,8 @@ def _advance(
             run.writer.write_grouping(_grouping(prepared, state))
             if state.tuned and state.tuned.changes[0][0] == state.t:
                 say(chosen(prepared.problem, state))
+                for line in filter(None, [doubt(state.tuned.first_loss, state.tuned.looks)]):
+                    say(f"note: {line}")
         run.state = state
         run.Delta_first = state.row.Delta if run.Delta_first is None else run.Delta_first
         on_state(state)

@@ -13,7 +13,7 @@ from coterie.prepare import Prepared, prepare
 from coterie.run import State, piloted
 from coterie.sections import Config
 from coterie.steering import Choice, expected
-from coterie.tuning import Forecast
+from coterie.tuning import Forecast, doubt
 
 OPEN = ("num_groups", "tau1", "tau2")
 SEARCHES = "fedavg-ic"
@@ -39,6 +39,11 @@ class Explained:
     def pilot_s(self) -> float:
         """Simulated seconds that the pilot took."""
         return self.state.clock.seconds
+
+    @property
+    def doubt(self) -> str:
+        """Why forecasts are not to be trusted, if they are not."""
+        return doubt(self.choice.outlook.first_loss, self.choice.outlook.looks)
 
     @property
     def ends(self) -> str:

@@ -4,9 +4,30 @@ import importlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
 from coterie.errors import CoterieError
+
+
+def reason(error: Exception) -> str:
+    """Say in one line what a user's code raised, and where.
+
+    >>> reason(KeyError("edge"))
+    "KeyError: 'edge'"
+    """
+    said = str(error).strip().partition("\n")[0]
+    kind = type(error).__name__
+    frames = [f for f in extract_tb(error.__traceback__) if _theirs(f.filename)]
+    where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+    return f"{kind}: {said}{where}" if said else f"{kind}{where}"
+
+
+def _theirs(file: str) -> bool:
+    """Whether a file is neither coterie's nor of an installed package."""
+    path = Path(file)
+    installed = {"site-packages", "dist-packages"} & set(path.parts)
+    return path.exists() and not installed and not path.is_relative_to(Path(__file__).parent)
 
 
 def import_by_path(path: str, error: type[CoterieError]) -> Callable[..., Any]:

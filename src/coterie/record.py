@@ -203,7 +203,8 @@ def find_runs(
     folders: set[Path] = set()
     for path in paths:
         if not path.is_dir():
-            raise RecordError(f"{path}: no such folder")
+            what = "a file; name the folder of a run" if path.exists() else "no such folder"
+            raise RecordError(f"{path}: {what}")
         found = [p.parent for p in path.rglob(ROWS)]
         if not found:
             raise RecordError(f"{path}: no run in it (a run folder has {ROWS})")

@@ -274,6 +274,18 @@ class _Rest:
         return self.parts[tau1]
 
 
+def doubt(first_loss: float, looks: Sequence[Look]) -> str:
+    """Say why forecasts by a pilot are not to be trusted, if they are not.
+
+    >>> doubt(2.0, [Look(Round(0, 1, 1), 3.8, 0.1), Look(Round(1, 5, 1), 4.5, 0.1)])
+    'the loss rose in the pilot, from 2 to 4.5: forecasts mean little; lower train.lr'
+    """
+    if looks[-1].loss <= first_loss:
+        return ""
+    rose = f"the loss rose in the pilot, from {first_loss:.3g} to {looks[-1].loss:.3g}"
+    return f"{rose}: forecasts mean little; lower train.lr"
+
+
 def loss_at(accuracy: float, looks: Sequence[Look], floor: float, power: float = POWER) -> float:
     """Guess the loss at which a run will have an accuracy.
 

@@ -67,7 +67,9 @@ main.add_command(watch)
 
 
 @main.command()
-@click.option("--out", type=click.Path(path_type=Path), help="Folder for the runs [runs/demo].")
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path), help="Folder for the runs [runs/demo]."
+)
 @click.option("--jobs", type=click.IntRange(min=1), help="Runs at a time [cores].")
 def demo(out: Path | None, jobs: int | None) -> None:
     """Compare six algorithms on embedded Fashion-MNIST images and write an HTML report."""
@@ -86,7 +88,9 @@ def demo(out: Path | None, jobs: int | None) -> None:
 @main.command()
 @click.argument("file", required=False)
 @set_option
-@click.option("--out", type=click.Path(path_type=Path), help="Folder for the run [runs/NAME].")
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path), help="Folder for the run [runs/NAME]."
+)
 @runs_at_once
 @click.option(
     "--resume",

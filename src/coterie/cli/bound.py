@@ -38,8 +38,8 @@ def bound(file: str, overrides: tuple[str, ...], out: Path | None, table: Path |
 
     Trains with full batches in double precision, and beside every group and the whole a virtual
     model that learns on all their data in one place, as in the paper's proof. Prints how far they
-    are apart, step by step, the bound that holds and the one that the paper prints, and the loss
-    above the lowest that was found with the bound of Theorem 1. Of a sweep, the first run.
+    are apart after every global round, the bound that holds and the one that the paper prints, and
+    the loss above the lowest that was found with the bound of Theorem 1. Of a sweep, the first run.
     """
     from coterie.cli.experiments import experiment_path
     from coterie.config import load_experiment

@@ -4,15 +4,23 @@ from pathlib import Path
 
 import click
 
-from coterie.cli.commands import loading, set_option
+from coterie.cli.commands import loading
 from coterie.cli.showing import find_complete, print_blocks
 from coterie.errors import CoterieError
 
 
 @click.command()
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
-@set_option
-@click.option("--out", type=click.Path(path_type=Path), help="Folder for them [runs/retimed].")
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A setting of [network] or [compute] that is to be different, such as compute.gflops=250.",
+)
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path), help="Folder for them [runs/retimed]."
+)
 @click.option("--target", type=click.FloatRange(0, 1), help="Accuracy to time [FedAvg's final].")
 def retime(
     runs: tuple[Path, ...], overrides: tuple[str, ...], out: Path | None, target: float | None

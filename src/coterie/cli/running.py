@@ -12,7 +12,7 @@ import click
 from coterie.cli.commands import Stopped, loading, progress, stopping
 from coterie.cli.experiments import experiment_path
 from coterie.cli.track import tracking
-from coterie.errors import CoterieError
+from coterie.errors import CoterieError, DivergenceError
 
 if TYPE_CHECKING:
     from coterie.sweep import Job
@@ -121,8 +121,13 @@ def run_all(folder: Path, todo: "list[Job]", pace: Pace) -> None:
     from coterie.build import load_dataset
     from coterie.experiment import Interrupted
     from coterie.record import ROWS, RUNS, resume_command
-    from coterie.sweep import Stop, run_jobs, sweep_folder
+    from coterie.sweep import RunsFailed, Stop, run_jobs, sweep_folder
 
+    on_ray = pace.on_ray or any(job.config.train.engine == "ray" for job in todo)
+    if pace.ray_address is not None and not on_ray:
+        raise click.UsageError(
+            "--ray-address is for runs on Ray: --set train.engine=ray, or sweep --engine ray"
+        )
     todo = [_at_address(job, pace.ray_address) for job in todo]
     configs = [job.config for job in todo]
     with loading(folder.name) as show:  # decoded once, before several workers ask for it
@@ -136,7 +141,7 @@ def run_all(folder: Path, todo: "list[Job]", pace: Pace) -> None:
         with sweep_folder(folder, todo), stopping(stop.ask), progress(steps) as (on_row, say):
             cores = pace.workers or os.cpu_count() or 1
             at_once = cores if pace.on_ray else min(pace.jobs or cores, len(todo))
-            if not pace.on_ray and any(job.config.train.engine == "ray" for job in todo):
+            if on_ray and not pace.on_ray:
                 at_once = 1  # every run has the whole cluster
             todo = [replace(job, threads=max(1, cores // at_once)) for job in todo]
             with tracking(pace.track, folder, todo, on_row, say) as on_row_tracked:
@@ -149,6 +154,11 @@ def run_all(folder: Path, todo: "list[Job]", pace: Pace) -> None:
                     say=say,
                     on_ray=pace.on_ray,
                 )
+    except RunsFailed as failure:
+        diverged = all(isinstance(why, DivergenceError) for why in failure.failed.values())
+        if not diverged and any(folder.rglob(ROWS)):
+            failure.args = (f"{failure}; once that is mended, {way}",)
+        raise
     except Interrupted as stopped:
         raise Stopped(f"stopped after step {stopped.t}; {way}") from stopped
     except KeyboardInterrupt as stopped:

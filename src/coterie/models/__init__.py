@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from coterie.errors import ModelError, unknown
-from coterie.imports import import_by_path
+from coterie.imports import import_by_path, reason
 
 if TYPE_CHECKING:
     from torch import nn
@@ -54,7 +54,9 @@ def _call(
     try:
         model = make(**{k: v for k, v in offered.items() if takes_all or k in asked})
     except Exception as cause:
-        raise ModelError(f"{name!r} cannot be made: {_first_line(cause)}") from cause
+        raise ModelError(
+            f"{name!r} cannot be made with input_shape or n_classes: {reason(cause)}"
+        ) from cause
     if not isinstance(model, nn.Module):
         raise ModelError(f"{name!r} returned {type(model).__name__}, not a torch.nn.Module")
     training = model.training
@@ -62,8 +64,9 @@ def _call(
         with torch.no_grad():
             scores = model.eval()(torch.zeros(2, *input_shape))
     except Exception as cause:
-        reason = _first_line(cause)
-        raise ModelError(f"{name!r} does not run on inputs {input_shape}: {reason}") from cause
+        raise ModelError(
+            f"{name!r} does not run on inputs {input_shape}: {reason(cause)}"
+        ) from cause
     model.train(training)
     shape = tuple(scores.shape) if isinstance(scores, torch.Tensor) else type(scores).__name__
     if shape != (2, n_classes):
@@ -74,8 +77,3 @@ def _call(
     if not any(w.requires_grad for w in model.parameters()):
         raise ModelError(f"{name!r} has no parameters to train")
     return model
-
-
-def _first_line(error: Exception) -> str:
-    """Say what went wrong in one line, whatever a user's code raised."""
-    return str(error).strip().partition("\n")[0] or type(error).__name__

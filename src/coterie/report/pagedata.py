@@ -203,7 +203,8 @@ def _notes(
     notes += [said for name, own in by_label.items() for said in choices(name, own)]
     repeated = len(runs) - sum(map(len, by_label.values()))
     if repeated:
-        notes.append(f"{repeated} runs repeat others with the same settings and seed; not shown.")
+        runs_repeat = "run repeats another" if repeated == 1 else "runs repeat others"
+        notes.append(f"{repeated} {runs_repeat} with the same settings and seed; not shown.")
     for name, own in by_label.items():
         versions = {_version(run) for run in own}
         if len(versions) > 1:

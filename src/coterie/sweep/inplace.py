@@ -9,7 +9,7 @@ from coterie.errors import ConfigError
 from coterie.record import RUNS
 from coterie.sections import Config
 from coterie.sweep.jobs import Job, plan_jobs
-from coterie.sweep.resume import WAIT_S, recorded_jobs
+from coterie.sweep.resume import WAIT_S, check_no_run, recorded_jobs
 
 
 def place_jobs(configs: Sequence[Config], folder: Path) -> list[Job]:
@@ -17,6 +17,7 @@ def place_jobs(configs: Sequence[Config], folder: Path) -> list[Job]:
 
     So an experiment file may grow, or be run a part at a time, and nothing is run twice.
     """
+    check_no_run(folder)
     known = {job.config: job for job in recorded_jobs(folder)} if (folder / RUNS).exists() else {}
     taken = {job.label for job in known.values()}
     jobs = []

@@ -13,7 +13,17 @@ from coterie.checkpoint import difference, tidy
 from coterie.config import make_config
 from coterie.errors import ConfigError, RecordError
 from coterie.readback import UNREADABLE
-from coterie.record import COMPLETE, DIVERGED, ROWS, RUNS, below, ended, lock, write_json
+from coterie.record import (
+    COMPLETE,
+    DIVERGED,
+    ROWS,
+    RUNS,
+    below,
+    ended,
+    lock,
+    resume_command,
+    write_json,
+)
 from coterie.sections import Config
 from coterie.sweep.jobs import Job
 
@@ -32,6 +42,7 @@ def sweep_folder(folder: Path, jobs: list[Job]) -> Iterator[None]:
         yield
         return
     with _held(folder):
+        check_no_run(folder)
         begins = not (folder / RUNS).exists()
         try:
             _write_down(folder, jobs)
@@ -44,6 +55,15 @@ def sweep_folder(folder: Path, jobs: list[Job]) -> Iterator[None]:
                         (folder / name).unlink(missing_ok=True)
                 with suppress(OSError):
                     folder.rmdir()
+
+
+def check_no_run(folder: Path) -> None:
+    """Refuse a folder for a sweep that is that of a single run."""
+    if (folder / ROWS).exists():
+        raise RecordError(
+            f"{folder} already holds a run; choose another --out, or go on with: "
+            f"{resume_command(folder)}"
+        )
 
 
 @contextmanager
