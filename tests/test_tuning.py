@@ -195,6 +195,32 @@ def test_the_record_says_what_was_chosen_and_forecast(tmp_path: Path) -> None:
         retime(run, ["network.link_mbytes_per_s=1"])
 
 
+def test_a_first_step_that_gains_little_does_not_spoil_the_curve() -> None:
+    rounds = (Round(0, 1, 1), Round(1, 5, 1), Round(6, 1, 1))
+    true, reach = Curve(0.3, 2.0, 8.0), 0.07
+    u = History(RATES, rounds, (2.3,) * 4).progress(reach)
+    plain = [true.loss(float(x)) for x in u]
+    slow = [plain[1] + 0.4 * (plain[0] - plain[1]), *plain[1:]]
+    assert not History(RATES, rounds, tuple(plain)).starts_slowly
+    found = History(RATES, rounds, tuple(slow))
+    assert found.starts_slowly
+    assert found.fits[0].reach == pytest.approx(reach, rel=0.2)
+    assert found.fits[0].curve.scale == pytest.approx(true.scale, rel=0.2)
+
+
+def test_an_accuracy_out_of_reach_leads_to_what_is_soon_by_loss() -> None:
+    losses, accuracies = (2.2, 2.1, 2.06), (0.12, 0.15, 0.16)
+    rounds = (Round(0, 1, 1), Round(1, 5, 1), Round(6, 1, 1))
+    looks = tuple(Look(*row) for row in zip(rounds, losses, accuracies, strict=True))
+    options = [ALONE, Option(5, 0.01, 0.2, 1e6, 1)]
+    wants = Tuning(RATES, target_accuracy=0.99)
+    by_accuracy = Outlook(wants, looks, 2.3, 0.001, 1.0, 1e6).forecasts(options)
+    by_loss = Outlook(replace(wants, target_accuracy=0.0), looks, 2.3, 0.001, 1.0, 1e6)
+    assert all(math.isinf(f.seconds) for f in by_accuracy)
+    first, expected = by_accuracy[0], by_loss.forecasts(options)[0]
+    assert (first.option, first.tau1, first.tau2) == (expected.option, expected.tau1, expected.tau2)
+
+
 def test_a_forecast_is_near_what_happens_and_its_range_is_no_point() -> None:
     config = auto(steps=80, target_loss=1.3, retune=False)
     states = states_of(config)

@@ -176,6 +176,12 @@ class Outlook:
             for tau1 in self.tuning.tau1
             for tau2 in (self.tuning.tau2 if option.num_groups > 1 else (1,))
         ]
+        if self.tuning.target_accuracy and all(math.isinf(f.seconds) for f in found):
+            # Accuracy is guessed, and may well be reached: then what is soon elsewhere is better.
+            usual = replace(self, tuning=replace(self.tuning, target_accuracy=0.0))
+            ranked = usual.forecasts(options)
+            order = {(f.option, f.tau1, f.tau2): at for at, f in enumerate(ranked)}
+            return sorted(found, key=lambda f: order[f.option, f.tau1, f.tau2])
         return sorted(found, key=Forecast.rank)
 
     def of(self, option: Option, tau1: int, tau2: int) -> Forecast:

@@ -164,9 +164,23 @@ class History:
 
     @property
     def _at(self) -> list[int]:
-        """Which losses are fitted to: the first, and some of the others."""
+        """Which losses are fitted to: the first few, and some of the others."""
         n = len(self.losses)
-        return sorted({*range(min(EARLY, n)), *np.linspace(0, n - 1, min(n, MOST)).astype(int)})
+        found = {*range(min(EARLY, n)), *np.linspace(0, n - 1, min(n, MOST)).astype(int)}
+        return sorted(found - {0}) if self.starts_slowly else sorted(found)
+
+    @property
+    def starts_slowly(self) -> bool:
+        """Whether a later round of one step gains more than the first, as no curve here can.
+
+        So deep models start from random weights: their first loss is not on the curve.
+        """
+        single = [
+            (self.losses[at] - self.losses[at + 1]) / self.rates[each.start]
+            for at, each in enumerate(self.rounds[: EARLY - 1])
+            if each.tau1 * each.tau2 == 1
+        ]
+        return len(single) > 1 and single[0] < single[-1]
 
     @property
     def _noise(self) -> Floats:
