@@ -341,13 +341,14 @@ def tell(found: dict[Cell, Json], what: str) -> None:
             )
             print("| " + " | ".join(said) + " |")
     ranked = [row for row in every if math.isfinite(row.rank)]
+    least = min((row.rank for row in ranked), default=math.nan)
     print(
         f"\nover {len(every)}: auto takes {_mean(every, 'over_best'):.3f} of the grid's best, "
         f"FedAvg {_mean(every, 'over_fedavg'):.2f}x as long as auto (at least "
         f"{min(row.over_fedavg for row in every):.2f}x), (5, 1, 5) "
         f"{_mean(every, 'over_paper'):.2f}x (and {_mean(every, 'over_grid'):.2f}x as long as the "
         f"grid's best); rank correlation {_mean(ranked, 'rank'):.3f} (least "
-        f"{min(row.rank for row in ranked):.2f}) where forecasts differ, which is {len(ranked)}"
+        f"{least:.2f}) where forecasts differ, which is {len(ranked)}"
     )
 
 

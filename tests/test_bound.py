@@ -39,9 +39,14 @@ def test_what_is_measured_stays_below_its_bound(small: Path, tmp_path: Path) -> 
     found = stray(load_experiment(experiment_path(str(small)))[0])
     assert (found.gap <= found.gap_bound).all()
     assert (found.gap > 0).all()
-    # The paper's theorem has the same first part with the farthest start, and larger constants.
-    assert found.theorem >= found.gap.max()
     assert f"omega {found.omega:.4g}; Theorem 1 as printed" in " ".join(done.output.split())
+    told, beta = found.trace, found.beta
+    near = told.delta.max() / beta * ((1 + 0.005 * beta) ** 2 - 1)
+    far = told.Delta.max() / beta * ((1 + 0.005 * beta) ** 4 - 1)
+    by_hand = 1 / (2 * 4 * 0.005 * found.omega) + told.slope.max() * (near + far)
+    assert found.theorem == pytest.approx(by_hand)
+    firsts = found.gap_bound - told.slope[found.ends] * found.bound[found.ends]
+    assert 1 / (2 * 4 * 0.005 * found.omega) == pytest.approx(firsts.max())
 
 
 def test_a_rate_that_is_too_high_is_said(small: Path) -> None:

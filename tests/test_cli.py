@@ -137,6 +137,11 @@ def crashes(evidence, rng):
     return evidence.no_such_thing
 def one_argument(evidence):
     return evidence
+def a_list(evidence, rng):
+    return []
+def within_json(evidence, rng):
+    import json
+    return json.loads("{")
 """
 
 
@@ -145,6 +150,8 @@ def one_argument(evidence):
     [
         ("crashes", "'Evidence' object has no attribute 'no_such_thing' (my_groups.py, line 3)"),
         ("one_argument", "TypeError: one_argument() takes 1 positional argument but 2 were given"),
+        ("a_list", "must return a coterie.Grouping, got list"),
+        ("within_json", "(my_groups.py, line 10)"),
     ],
 )
 def test_an_error_in_a_grouping_of_ones_own_is_one_line_and_how_to_go_on(
@@ -156,15 +163,40 @@ def test_an_error_in_a_grouping_of_ones_own_is_one_line_and_how_to_go_on(
     done = coterie("run", "quickstart", *SMALL, *own)
     assert done.exit_code == 2
     assert says in done.output
-    assert f"'my_groups:{name}', called with (evidence, rng): " in done.output
+    assert f"'my_groups:{name}'" in done.output
     assert done.output.endswith("; once that is mended, go on with: coterie run --resume r\n")
+
+
+def test_a_failure_that_other_settings_would_mend_does_not_advise_to_go_on(tmp_path: Path) -> None:
+    names = ("num_groups=auto", "tau1=auto", "tau2=auto", "max_gbytes=0.000001")
+    words = [word for name in names for word in ("--set", f"algorithm.{name}")]
+    done = coterie(
+        "run", "quickstart", *SMALL, *words, "--set", "train.steps=9", "-o", str(tmp_path)
+    )
+    assert done.exit_code == 2
+    assert "no plan keeps to algorithm.max_gbytes" in done.output
+    assert "go on with" not in done.output
+
+
+@pytest.mark.parametrize("text", ["import no_such_package", "1 +", "raise ValueError('no')"])
+def test_a_module_that_cannot_be_imported_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    name = f"broken_{len(text)}"
+    (tmp_path / f"{name}.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    done = coterie("run", "quickstart", *SMALL, "--set", f"algorithm.grouping={name}:plan")
+    assert done.exit_code == 2
+    assert done.output.count("\n") == 1
+    assert "import" in done.output
+    assert not (tmp_path / "runs").exists()
 
 
 def test_an_address_of_ray_without_ray_is_refused(tmp_path: Path) -> None:
     words = ("--ray-address", "auto", "-o", str(tmp_path / "r"))
     done = coterie("run", "quickstart", *SMALL, *words)
     assert done.exit_code == 2
-    assert "--ray-address is for runs on Ray: --set train.engine=ray" in done.output
+    assert "--ray-address is for runs on Ray: train.engine = 'ray'" in done.output
     assert not (tmp_path / "r").exists()
 
 

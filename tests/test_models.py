@@ -127,7 +127,7 @@ def test_a_users_model_is_found_by_its_import_path(
         "my_models:narrow": r"one number per class, \[batch, 10\], got \[2, 3\]",
         "my_models:wrong_input": "does not run on inputs",
         "my_models:not_a_model": "not a torch.nn.Module",
-        "my_models:raises": r"or n_classes: \w+: no such thing \(my_models.py, line \d+\)$",
+        "my_models:raises": r"n_classes\): \w+: no such thing \(my_models.py, line \d+\)$",
         "my_models:two": "got tuple for a batch of 2",
         "my_models:nothing": "has no function 'nothing'",
         "my_modles:make": "no module 'my_modles'",

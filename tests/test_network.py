@@ -263,6 +263,38 @@ def test_a_flow_at_the_pace_of_its_window_leaves_the_rest_to_others() -> None:
     assert seconds[0] == pytest.approx(wire(10**10) / pace, rel=1e-2)
 
 
+@pytest.mark.parametrize("begin", [0.0, 1.2, 30.0])
+def test_rivals_that_come_and_go_do_not_lift_the_limit_of_a_window(begin: float) -> None:
+    top = replace(star(3, Speed(1e8, 0.0005)), latency_s=np.array([0.1, 0.0005, 0.0005]))
+    flows = send(top, (0, 2, 10**10), *[(1, 2, 10**8)] * 10)
+    flows = replace(flows, start_s=np.array([0.0, *[begin] * 10]))
+    least = 10**10 / (4 << 20) * 2 * (0.1 + 0.0005)
+    assert flow_seconds(top, flows)[0] >= 0.99 * least
+    assert flow_seconds(top, flows)[0] <= 1.05 * least + 11
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_links_that_take_forever_take_forever(profile: str) -> None:
+    top = star(3, Speed(1e-295, 0.001))
+    flows = send(top, (0, 2, 10), (1, 2, 10**15), (0, 2, 3000))
+    seconds = flow_seconds(top, flows, PROFILES[profile])
+    assert not np.isnan(seconds).any()
+    assert np.isinf(seconds[1])
+
+
+@pytest.mark.parametrize("profile", ["tuned", "default"])
+@pytest.mark.parametrize("speed", [1e6, 1e8])
+def test_queues_that_drop_deliver_nothing_before_it_can_be_there(
+    profile: str, speed: float
+) -> None:
+    top, tcp = star(4, Speed(speed, 0.001)), PROFILES[profile]
+    sizes = {0: 10, 1: 10**5, 3: 10**6}
+    flows = send(top, *((src, 2, size) for src, size in sizes.items()), (0, 2, 3000))
+    seconds = flow_seconds(top, flows, tcp)
+    shaken_and_there = 4 * 0.001 + 2 * 0.001
+    assert (seconds >= shaken_and_there + flows.nbytes / speed).all()
+
+
 @settings(deadline=None, max_examples=50)
 @given(flows_on_networks(), st.integers(0, 99))
 def test_permuting_flows_changes_nothing(case: tuple[Topology, Flows], seed: int) -> None:

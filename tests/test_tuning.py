@@ -305,7 +305,7 @@ def test_the_page_says_what_was_chosen(tmp_path: Path) -> None:
     runs = [read_run(tmp_path / name) for name in ("never", "soon")]
     notes = [note for block in page_data(runs)["blocks"] for note in block["notes"]]
     never, soon = notes
-    assert "its target was not expected to be reached" in never
+    assert "its target was not expected to be reached, but a loss of " in never
     assert "its target was expected at" in soon
     assert never.startswith("fedavg-ic (auto, target_loss = 0.001), seed 0, chose ")
     assert soon.startswith("fedavg-ic (auto, num_groups = 1, target_loss = 1.7), seed 0, chose ")
@@ -315,7 +315,14 @@ def test_the_page_says_what_was_chosen(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"schedules": []}, {"num_groups": "5"}, {"expected": {"seconds": "soon"}}, {"schedules": 3}],
+    [
+        {"schedules": []},
+        {"num_groups": "5"},
+        {"num_groups": -5},
+        {"expected": {"seconds": "soon"}},
+        {"expected": {"seconds": 1.0, "low_s": None, "high_s": 2.0, "loss": 1.0}},
+        {"schedules": 3},
+    ],
 )
 def test_a_choice_that_makes_no_sense_is_named(tmp_path: Path, change: dict[str, Any]) -> None:
     execute(auto(steps=9), tmp_path / "run")

@@ -6,7 +6,7 @@ from typing import Literal, cast
 
 import numpy as np
 
-from coterie.errors import ConfigError, CoterieError, GroupingError, unknown
+from coterie.errors import ConfigError, CoterieError, GroupingError, OwnCodeError, unknown
 from coterie.grouping import Evidence, Grouping, Planner
 from coterie.grouping.baselines import at_random, by_edge, single
 from coterie.grouping.labels import astraea, cov, fedseq, label_ilp, similar
@@ -50,12 +50,16 @@ def _own(name: str, plan: Planner) -> Planner:
 
     def planned(evidence: Evidence, rng: np.random.Generator) -> Grouping:
         try:
-            return plan(evidence, rng)
+            found: object = plan(evidence, rng)
         except CoterieError:
             raise
         except Exception as error:
             why = reason(error)
-            raise GroupingError(f"{name!r}, called with (evidence, rng): {why}") from error
+            raise OwnCodeError(f"{name!r}, called with (evidence, rng): {why}") from error
+        if not isinstance(found, Grouping):
+            kind = type(found).__name__
+            raise OwnCodeError(f"{name!r} must return a coterie.Grouping, got {kind}")
+        return found
 
     return planned
 

@@ -34,7 +34,7 @@ from coterie.topology.order import by_name, in_order
 
 NODE, EDGE = "node", "edge"
 NO_CLASS = set(NODE_COLUMNS) - {NODE}  # other files of nodes have such columns
-USUAL_GROUPS = AlgorithmConfig().usual[0]  # where there are nodes enough for two in each
+USUAL_GROUPS = AlgorithmConfig().usual[0]  # or half as many as there are nodes
 MOST = 10**12  # examples of one class on one node
 ENDS = ({"a", "b"}, {"source", "target"})
 HEEDED = ("seed", "network.", "algorithm.", "train.steps")

@@ -32,6 +32,10 @@ class GroupingError(CoterieError):
     """Nodes that cannot be grouped as asked."""
 
 
+class OwnCodeError(GroupingError):
+    """A user's own grouping that does not work; once it does, a run can go on."""
+
+
 class ModelError(CoterieError):
     """A model that cannot be loaded, or does not fit the data."""
 

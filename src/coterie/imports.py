@@ -4,6 +4,7 @@ import importlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from sysconfig import get_path
 from traceback import extract_tb
 from typing import Any
 
@@ -24,10 +25,11 @@ def reason(error: Exception) -> str:
 
 
 def _theirs(file: str) -> bool:
-    """Whether a file is neither coterie's nor of an installed package."""
+    """Whether a file is neither coterie's nor of an installed package nor Python's own."""
     path = Path(file)
     installed = {"site-packages", "dist-packages"} & set(path.parts)
-    return path.exists() and not installed and not path.is_relative_to(Path(__file__).parent)
+    others = (Path(__file__).parent, Path(get_path("stdlib")))
+    return path.exists() and not installed and not any(map(path.is_relative_to, others))
 
 
 def import_by_path(path: str, error: type[CoterieError]) -> Callable[..., Any]:
@@ -47,8 +49,10 @@ def import_by_path(path: str, error: type[CoterieError]) -> Callable[..., Any]:
         raise error(
             f"{path!r}: no module {cause.name!r} can be imported from here{hint}"
         ) from cause
-    except (ValueError, TypeError) as cause:
-        raise error(f"{path!r} is not of the form 'package.module:name'") from cause
+    except Exception as cause:
+        if module_name.strip(".") != module_name or not module_name:
+            raise error(f"{path!r} is not of the form 'package.module:name'") from cause
+        raise error(f"{path!r}: {module_name} cannot be imported: {reason(cause)}") from cause
     found = getattr(module, attribute, None)
     if not callable(found):
         raise error(f"{path!r}: {module_name} has no function {attribute!r}")

@@ -175,7 +175,11 @@ def _is_choice(tuned: object) -> bool:
     schedules, expected = tuned["schedules"], tuned["expected"]
     if not (type(tuned["num_groups"]) is int and isinstance(schedules, list) and schedules):
         return False
-    whole = ({"t", "tau1", "tau2"}, lambda value: type(value) is int)
+    if tuned["num_groups"] < 1 or not isinstance(expected, dict):
+        return False
+    if expected.get("seconds") is not None and expected.get("low_s") is None:
+        return False
+    whole = ({"t", "tau1", "tau2"}, lambda value: type(value) is int and value > 0)
     maybe = (set(TUNED["expected"]), lambda value: value is None or _is_number(value))
     return all(
         isinstance(told, dict) and keys <= told.keys() and all(map(fits, told.values()))

@@ -36,7 +36,7 @@ class Straying:
     trace: Trace
     first: int  # step that the run starts from: the groups are known
     beta: float
-    rho: float  # largest ||grad F(w)|| at the end of an interval
+    rho: float  # largest ||grad F(w)|| of all steps
     omega: float
     theorem: float  # Theorem 1 as printed, with these and the largest delta and Delta
     bound: Floats  # of ||w - v_[l]||, as proved in docs/theory.md
@@ -92,7 +92,7 @@ def stray(config: Config, progress: Progress = lambda what, done, of: None) -> S
         loss_gap(eta[end + 1 - whole : end + 1], float(np.linalg.norm(w - best)), *more)
         for end, w, *more in zip(ends, found.models, found.slope[ends], bound[ends], strict=False)
     ]
-    w, rho = omega(found.models[:-1], best), float(found.slope[ends].max())
+    w, rho = omega(found.models[:-1], best), float(found.slope.max())
     largest = float(found.delta.max()), float(found.Delta.max())
     worst = [Constants(float(rate), beta, *largest) for rate in (eta.min(), eta.max())]
     return Straying(

@@ -79,7 +79,7 @@ def _print(found: "Straying", name: str) -> None:
     click.echo(
         f"the paper's constants, the worst of all steps: beta {found.beta:.4g}, rho "
         f"{found.rho:.4g}, delta {delta:.4g}, Delta {Delta:.4g}, omega {found.omega:.4g}; "
-        f"Theorem 1 as printed: a gap of at most {found.theorem:.4g}"
+        f"Theorem 1 as printed then says: a gap of at most {found.theorem:.4g}"
     )
     print_table(title, ("step", "apart", "bound", "printed", "gap", "gap bound"), rows, FOOT)
 

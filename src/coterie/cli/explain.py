@@ -110,6 +110,8 @@ def _why(found: "Explained") -> list[str]:
             f"{outlook.tuning.target} {sure} not {'be ' * (sure == 'may')}reached in {len(rates)} "
             f"steps by what is chosen, which is forecast to end with {found.ends}"
         )
+        if outlook.tuning.target_accuracy:
+            lines.append("chosen is therefore what is soonest at the loss that FedAvg ends with")
     lines += filter(None, [found.doubt])
     lines += [f"left out: {line}" for line in found.choice.left_out]
     retunes = outlook.tuning.again and len(outlook.tuning.tau1) * len(outlook.tuning.tau2) > 1

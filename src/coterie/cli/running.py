@@ -12,7 +12,7 @@ import click
 from coterie.cli.commands import Stopped, loading, progress, stopping
 from coterie.cli.experiments import experiment_path
 from coterie.cli.track import tracking
-from coterie.errors import CoterieError, DivergenceError
+from coterie.errors import CoterieError, OwnCodeError
 
 if TYPE_CHECKING:
     from coterie.sweep import Job
@@ -126,7 +126,7 @@ def run_all(folder: Path, todo: "list[Job]", pace: Pace) -> None:
     on_ray = pace.on_ray or any(job.config.train.engine == "ray" for job in todo)
     if pace.ray_address is not None and not on_ray:
         raise click.UsageError(
-            "--ray-address is for runs on Ray: --set train.engine=ray, or sweep --engine ray"
+            "--ray-address is for runs on Ray: train.engine = 'ray', or sweep --engine ray"
         )
     todo = [_at_address(job, pace.ray_address) for job in todo]
     configs = [job.config for job in todo]
@@ -155,8 +155,7 @@ def run_all(folder: Path, todo: "list[Job]", pace: Pace) -> None:
                     on_ray=pace.on_ray,
                 )
     except RunsFailed as failure:
-        diverged = all(isinstance(why, DivergenceError) for why in failure.failed.values())
-        if not diverged and any(folder.rglob(ROWS)):
+        if all(isinstance(why, OwnCodeError) for why in failure.failed.values()):
             failure.args = (f"{failure}; once that is mended, {way}",)
         raise
     except Interrupted as stopped:

@@ -120,10 +120,13 @@ def reproduce(
     the folder of the runs, and the runs themselves to a page, report.html.
     """
     from coterie.reproduction import REPRODUCTIONS
+    from coterie.sweep import check_no_run
 
     if name != "all" and name not in REPRODUCTIONS:
         hint = did_you_mean(name, [*REPRODUCTIONS, "all"])
         raise CoterieError(f"nothing called {name!r} to reproduce{hint}")
+    if out:
+        check_no_run(out)
     failed = []
     for each in REPRODUCTIONS if name == "all" else [name]:
         try:

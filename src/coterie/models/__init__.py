@@ -55,7 +55,7 @@ def _call(
         model = make(**{k: v for k, v in offered.items() if takes_all or k in asked})
     except Exception as cause:
         raise ModelError(
-            f"{name!r} cannot be made with input_shape or n_classes: {reason(cause)}"
+            f"{name!r} cannot be made (it may take input_shape, n_classes): {reason(cause)}"
         ) from cause
     if not isinstance(model, nn.Module):
         raise ModelError(f"{name!r} returned {type(model).__name__}, not a torch.nn.Module")

@@ -1,12 +1,12 @@
 """The flow model: TCP transfers as fluids that share links fairly, held back by their windows.
 
 A transfer of B bytes on the wire (its payload and a header for every segment) shakes hands for a
-round trip, then releases a burst each round trip, every one about twice as large as the last; once
-a burst is not through when the next is due, the window is no limit any more and everything is
-released. What is released is served at its max-min fair share. A flow with many of its largest
-windows to go releases everything as well, and keeps to the pace of a window each round trip. Every
-flow keeps time at the link where it meets most traffic; the latency before that link delays its
-bursts, the latency behind it its end.
+round trip, then releases a burst each round trip, every one about twice as large as the last. Once
+a burst is not through when the next is due, everything is released, and so it is when there are
+many of the largest windows to go. What is released is served at its max-min fair share, and all
+that is left at the pace of one largest window each round trip at most. Every flow keeps time at the
+link where it meets most traffic; the latency before that link delays its bursts, the latency behind
+it its end.
 """
 
 from dataclasses import dataclass, replace
@@ -58,7 +58,8 @@ def _arrivals(topology: Topology, flows: Flows, tcp: Tcp) -> Floats:
     shared = np.bincount(source, minlength=len(sources))[source] > 1
     speed = topology.bytes_per_s[race.clock]
     crowd = Crowd(race.clock, speed, shared, filled, race.round_trip, race.rest, last_burst)
-    return with_queues(ended, crowd, tcp.segment + tcp.header)
+    alone = race.begins + race.size / race.rivals.limit + race.rest
+    return np.maximum(with_queues(ended, crowd, tcp.segment + tcp.header), alone)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,9 +95,9 @@ def _delays(topology: Topology, flows: Flows, tcp: Tcp) -> _Race:
     shaking = total(2 * latency + tcp.shake / speed + tcp.shake / back)
     return _Race(
         size,
-        flows.start_s + shaking + total(hop * (place < clock[flow])),
+        flows.start_s + shaking + total(np.where(place < clock[flow], hop, 0.0)),
         total(hop + latency + tcp.header / back),
-        total(hop * (place > clock[flow])) + latency[clock],
+        total(np.where(place > clock[flow], hop, 0.0)) + latency[clock],
         link[clock],
         contention(link, flows.first, topology.bytes_per_s),
         float(longest.min()),
@@ -116,14 +117,17 @@ def _simulate(race: _Race, tcp: Tcp) -> tuple[Floats, Floats, Floats]:
     release = race.begins.copy()  # when the next burst is there
     ended, filled, last_burst = np.full(F, np.inf), np.full(F, np.inf), np.zeros(F)
     active, rate, now, never = np.zeros(F, dtype=bool), np.zeros(F), 0.0, np.full(F, np.inf)
-    limit, bursting = race.rivals.limit.copy(), float(race.round_trip.min())
+    limit = race.rivals.limit.copy()
     while True:
         idle = np.divide(released - through, rate, out=never.copy(), where=active)
         idle += now
         first = min(idle.min(), release.min())
         if not np.isfinite(first):
             break
-        apart = min(RESOLUTION * (first + race.soonest_s), OF_ROUND_TRIP * bursting)
+        apart = RESOLUTION * (first + race.soonest_s)
+        coming = race.round_trip[release <= first + apart]
+        apart = min(apart, OF_ROUND_TRIP * coming.min(initial=np.inf))
+        apart = apart if np.isfinite(apart) else 0.0
         emptied, (fresh,) = idle <= first + apart, (release <= first + apart).nonzero()
         before, was = now, through
         now = max(idle[emptied].max(initial=0.0), release[fresh].max(initial=0.0))
@@ -131,28 +135,26 @@ def _simulate(race: _Race, tcp: Tcp) -> tuple[Floats, Floats, Floats]:
         (done,) = (emptied & (through >= size)).nonzero()
         ended[done] = before + (size[done] - was[done]) / rate[done] + race.rest[done]
 
-        steady = np.zeros(0, dtype=bool)
+        paced = np.zeros(0, dtype=np.int64)
         if len(fresh):
             backlog = (idle[fresh] > release[fresh]) & active[fresh]
             left = size[fresh] - released[fresh]
             steady = (window[fresh] >= largest) & (left > MANY * largest) & ~backlog
             filled[fresh[backlog]] = np.minimum(filled[fresh[backlog]], now)
             last_burst[fresh] = np.where(backlog, left, np.minimum(left, window[fresh]))
-            # with a backlog the window is no limit any more
+            # with a backlog single bursts matter no more; a window each round trip still does
             at_once = backlog | steady
             released[fresh] = np.where(at_once, size[fresh], released[fresh] + last_burst[fresh])
-            if steady.any():
-                paced = fresh[steady]
-                limit[paced] = _pace(left[steady], largest, race.round_trip[paced], limit[paced])
+            paced = fresh[at_once]
+            limit[paced] = _pace(left[at_once], largest, race.round_trip[paced], limit[paced])
             more = released[fresh] < size[fresh]
             release[fresh] = np.where(more, release[fresh] + race.round_trip[fresh], np.inf)
             second = window[fresh] < tcp.second_window * full
             grown = np.where(second, tcp.second_window * full, tcp.growth * window[fresh])
             window[fresh] = np.minimum(grown, largest)
-            bursting = race.round_trip[release < np.inf].min(initial=np.inf)
 
         sending = through < released
-        if steady.any() or (sending != active).any():
+        if len(paced) or (sending != active).any():
             active = sending
             rate = race.rivals.shares(active, limit)
     return ended, filled, last_burst
@@ -160,6 +162,6 @@ def _simulate(race: _Race, tcp: Tcp) -> tuple[Floats, Floats, Floats]:
 
 def _pace(left: Floats, window: float, round_trip: Floats, limit: Floats) -> Floats:
     """Mean speed of what is left, a window each round trip and the last one at the path's speed."""
-    last = (left - 1) % window + 1
+    last = np.minimum((left - 1) % window + 1, left)
     spent: Floats = (left - last) / window * round_trip + last / limit
     return np.minimum(left / spent, limit)

@@ -25,6 +25,10 @@ def _chosen(run: RecordedRun) -> str:
     what = f"{K} group{'s' * (K != 1)}, tau1 and tau2 {', '.join(steps)}"
     when, low, high = (expected[key] for key in ("seconds", "low_s", "high_s"))
     if when is None:
-        return f"{what}; its target was not expected to be reached."
+        sure = "was not expected to be" if low is None else "was thought to be perhaps not"
+        accuracy, loss = expected.get("accuracy"), expected["loss"]
+        ends = [f"an accuracy of about {accuracy:.3g}"] if accuracy is not None else []
+        ends += [f"a loss of {loss:.3g}"] if loss is not None else []
+        return f"{what}; its target {sure} reached, but {' and '.join(ends) or 'nothing'}."
     latest = "never" if high is None else f"{high:.3g}"
     return f"{what}; its target was expected at {when:.3g} s ({low:.3g} to {latest})."

@@ -23,13 +23,14 @@ from coterie.sweep.jobs import (
     tail_of,
 )
 from coterie.sweep.onray import run_on_ray
-from coterie.sweep.resume import check_same, recorded_jobs, still_to_do, sweep_folder
+from coterie.sweep.resume import check_no_run, check_same, recorded_jobs, still_to_do, sweep_folder
 from coterie.sweep.workers import run_in_workers
 
 __all__ = [
     "Job",
     "RunsFailed",
     "Stop",
+    "check_no_run",
     "check_same",
     "free_folder",
     "only",

@@ -59,7 +59,7 @@ def sweep_folder(folder: Path, jobs: list[Job]) -> Iterator[None]:
 
 def check_no_run(folder: Path) -> None:
     """Refuse a folder for a sweep that is that of a single run."""
-    if (folder / ROWS).exists():
+    if (folder / ROWS).exists() and not (folder / RUNS).exists():
         raise RecordError(
             f"{folder} already holds a run; choose another --out, or go on with: "
             f"{resume_command(folder)}"

@@ -22,6 +22,7 @@ REACH, REACH_SD = 0.7, 1.5  # of the first rate, and in its logarithm, where not
 NOISE = 0.01  # of a loss: what the curve is trusted with over a whole run
 EARLY_NOISE = 0.004  # and over its first rounds
 EARLY = 4  # losses
+QUICKER = 1.25  # times that a later step gains what the first did, for a slow start
 LEAST = 1e-12  # loss that is told from nothing
 GROUPED = 1.5  # power of the divergence that the reach of groups falls with
 REACHES = np.geomspace(0.05, 200.0, 40)  # of the first rate
@@ -180,7 +181,7 @@ class History:
             for at, each in enumerate(self.rounds[: EARLY - 1])
             if each.tau1 * each.tau2 == 1
         ]
-        return len(single) > 1 and single[0] < single[-1]
+        return len(single) > 1 and QUICKER * single[0] < single[-1]
 
     @property
     def _noise(self) -> Floats:
