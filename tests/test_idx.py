@@ -59,6 +59,18 @@ def test_a_gzip_bomb_is_not_unpacked(tmp_path: Path) -> None:
     assert peak < 5_000_000
 
 
+def test_nothing_of_a_great_many_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "odd"
+    path.write_bytes(bytes.fromhex("00000803 ee000000 8a000000 00000000"))
+    with pytest.raises(DataError, match=r"\[3992977408, 2315255808, 0\] is too large"):
+        read_idx(path)
+    path.write_bytes(bytes([0, 0, 8, 200]) + 200 * bytes([0, 0, 0, 1]) + b"x")
+    with pytest.raises(DataError, match="is too large for an array"):
+        read_idx(path)
+    path.write_bytes(bytes.fromhex("00000803 00000000 0000001c 0000001c"))
+    assert read_idx(path).shape == (0, 28, 28)
+
+
 @FUZZ
 @given(st.data())
 def test_no_idx_file_does_worse_than_our_error(tmp_path: Path, data: st.DataObject) -> None:

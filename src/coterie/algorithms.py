@@ -58,7 +58,7 @@ def _own(name: str, plan: Planner) -> Planner:
             raise OwnCodeError(f"{name!r}, called with (evidence, rng): {why}") from error
         if not isinstance(found, Grouping):
             kind = type(found).__name__
-            raise OwnCodeError(f"{name!r} must return a coterie.Grouping, got {kind}")
+            raise OwnCodeError(f"a planner must return a coterie.Grouping, got {kind}")
         return found
 
     return planned

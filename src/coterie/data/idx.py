@@ -1,5 +1,6 @@
 """IDX, the format of MNIST, Fashion-MNIST and EMNIST: a big-endian header, then the raw array."""
 
+import math
 import struct
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from coterie.errors import DataError
 
 UNSIGNED_BYTE = 0x08
 LONGEST_HEADER = 4 + 4 * 255
+MOST_DIMS, MOST = 32, 2**62  # that NumPy can have
 
 
 def find_idx(folder: Path, prefix: str = "", test: str = "t10k") -> list[Path]:
@@ -62,13 +64,13 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
     if len(head) < start:
         raise DataError(f"{path}: the IDX header is cut off")
     shape = struct.unpack(f">{n_dims}I", head[4:start])
-    expected = 1
-    for length in shape:
-        expected *= length
+    expected = math.prod(shape)
     if expected > most_bytes(path):
         raise DataError(
             f"{path}: {list(shape)} needs {expected:,} bytes, more than a file of its size can hold"
         )
+    if n_dims > MOST_DIMS or math.prod(max(length, 1) for length in shape) > MOST:
+        raise DataError(f"{path}: {list(shape)} is too large for an array, even for one of nothing")
     data = at_most(path, start + expected + 1)
     if len(data) - start != expected:
         has = "more" if len(data) - start > expected else f"{len(data) - start:,}"
