@@ -143,5 +143,8 @@ class Engine(Protocol):
     def evaluate(self, w: "Tensor", part: Literal["val", "test"]) -> Score:
         """Score the model w on held-out examples."""
 
+    def calibrated(self, w: "Tensor", part: Literal["val", "test"]) -> Score:
+        """Score the model w with all its outputs times the number that makes the loss least."""
+
     def export(self, w: "Tensor") -> "dict[str, Tensor]":
         """Return the model w as named tensors."""
