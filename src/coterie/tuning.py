@@ -105,8 +105,9 @@ class Expected:
     @property
     def ends(self) -> str:
         """What the run is forecast to end with."""
-        about = "" if self.accuracy is None else f"an accuracy of about {self.accuracy:.3g} and "
-        return f"{about}a loss of {self.loss:.3g}"
+        if self.accuracy is not None:
+            return f"an accuracy of about {self.accuracy:.3g}"
+        return f"a loss of {self.loss:.3g}"
 
 
 @dataclass(frozen=True)

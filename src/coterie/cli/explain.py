@@ -15,10 +15,7 @@ if TYPE_CHECKING:
     from coterie.sections import Config
     from coterie.tuning import Forecast
 
-HEAD = (
-    *("", "groups", "tau1", "tau2", "round\ns", "target at\ns", "from - to\ns", "steps"),
-    *("GByte", "loss in\nthe end"),
-)
+HEAD = "", "groups", "tau1", "tau2", "round\ns", "target at\ns", "from - to\ns", "steps", "GByte"
 
 
 def explain_plan(name: str, config: "Config", page: Path | None, as_json: bool) -> None:
@@ -58,13 +55,15 @@ def _table(found: "Explained") -> "Table":
     foot = "target at: simulated seconds from the start, the pilot included; -: not in these steps"
     if math.isfinite(outlook.tuning.max_bytes):
         foot += f"\n*: beyond algorithm.max_gbytes = {outlook.tuning.max_bytes / 1e9:g}"
-    return Table(title, HEAD, rows, foot)
+    ends = "accuracy in\nthe end, %" if outlook.tuning.target_accuracy else "loss in\nthe end"
+    return Table(title, (*HEAD, ends), rows, foot)
 
 
 def _row(found: "Explained", f: "Forecast", name: str) -> list[str]:
     outlook = found.choice.outlook
     ranged = outlook.of(f.option, f.tau1, f.tau2)
     ends = [_number(found.pilot_s + s) for s in (ranged.low_s, ranged.high_s)]
+    accuracy = outlook.accuracy(f)
     round_s = outlook.global_s + (f.tau2 - 1) * f.option.mean_s + f.tau1 * f.tau2 * outlook.step_s
     return [
         name,
@@ -76,7 +75,7 @@ def _row(found: "Explained", f: "Forecast", name: str) -> list[str]:
         " - ".join(ends),
         _number(outlook.t + f.steps, 0),
         f"{found.gbytes(f):.3g}{'*' * (1e9 * found.gbytes(f) > outlook.tuning.max_bytes)}",
-        f"{f.loss:.3g}",
+        f"{f.loss:.3g}" if accuracy is None else f"{100 * accuracy:.1f}",
     ]
 
 
@@ -157,6 +156,7 @@ def _forecast(found: "Explained", f: "Forecast") -> dict[str, Any]:
         **{key: value if math.isfinite(value) else None for key, value in values.items()},
         "bytes": round(1e9 * found.gbytes(f)),
         "loss": f.loss,
+        "accuracy": found.choice.outlook.accuracy(f),
         "divergence_ratio": f.option.ratio,
         "d_group": f.option.mean_s,
     }
