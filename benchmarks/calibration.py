@@ -54,12 +54,15 @@ def main() -> None:
         for s in rounds(problem):
             if s.row.event == "group":
                 continue
-            score = problem.engine.evaluate(s.models.w[0], "val")
-            least = problem.engine.calibrated(s.models.w[0], "val").loss
+            w = s.models.w[0]
+            loss, score = (
+                problem.engine.evaluate(w, "val").loss,
+                problem.engine.calibrated(w, "val"),
+            )
             while wanted and score.accuracy >= wanted[0]:
                 print(
-                    f"| {schedule} | {wanted.pop(0):.0%} | {s.t} | {score.loss:.3f} | {least:.3f} "
-                    f"| {(1 - score.accuracy) / least:.3f} |",
+                    f"| {schedule} | {wanted.pop(0):.0%} | {s.t} | {loss:.3f} | {score.loss:.3f} "
+                    f"| {(1 - score.accuracy) / score.loss:.3f} |",
                     flush=True,
                 )
             if not wanted:

@@ -20,6 +20,7 @@ from coterie.errors import ConfigError, CoterieError
 from coterie.experiment import execute
 from coterie.prepare import prepare
 from coterie.record import read_run
+from coterie.report.chosen import choices
 from coterie.report.pagedata import page_data
 from coterie.retime import retime
 from coterie.run import State, first_evidence, piloted, rounds
@@ -89,6 +90,8 @@ def test_whatever_a_pilot_shows_there_is_a_schedule(
     seen_so = Outlook(Tuning(RATES, **target), looks, losses[0], 0.01, 1.0, 1e6)
     best = seen_so.forecasts([ALONE, Option(5, 0.1, 0.1, 1e5)])[0]
     assert best.tau1 >= 1 and best.seconds >= 0
+    assert seen_so.of(best.option, best.tau1, best.tau2).seconds == best.seconds
+    assert 0.0 <= (seen_so.accuracy(best) or 0.0) <= 1.0
 
 
 def outlook(reach: float = 0.07, **tuning: Any) -> Outlook:
@@ -138,6 +141,15 @@ def test_an_accuracy_is_sought_at_a_lower_loss() -> None:
     assert loss_part(0.6, looks) == loss_part(0.65, looks) == 1.0  # is there already
     assert 0.0 < loss_part(0.9, looks) < loss_part(0.8, looks) < 1.0
     assert accuracy_at(loss_part(0.9, looks), looks) == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize("reach", [0.04, 0.07, 0.1, 0.2])
+def test_an_accuracy_that_is_there_takes_no_more_time(reach: float) -> None:
+    made = outlook(reach, target_accuracy=0.6)
+    scores = [Score(1.8, 0.5), Score(1.4, 0.65), Score(1.2, 0.75)]
+    looks = tuple(replace(look, held_out=s) for look, s in zip(made.looks, scores, strict=True))
+    for forecast in replace(made, looks=looks).forecasts([ALONE]):
+        assert (forecast.seconds, forecast.low_s, forecast.high_s) == (0.0, 0.0, 0.0)
 
 
 def test_chance_in_one_accuracy_is_evened_out_by_others_at_about_its_loss() -> None:
@@ -308,8 +320,10 @@ def test_an_accuracy_out_of_reach_is_answered_with_an_accuracy(tmp_path: Path) -
     (line,) = [line for line in said if "not reached in 40 steps" in line]
     told = read_run(tmp_path / "run")
     guess = told.summary["tuned"]["expected"]["accuracy"]
-    assert f"would end with an accuracy of about {guess:.3g}" in line
+    assert line.endswith(f"would end with an accuracy of about {guess:.3g}")
     assert 0.5 < guess < 0.999
+    (said_so,) = choices("fedavg-ic", [told])
+    assert said_so.endswith(f"not expected to be reached, but an accuracy of about {guess:.3g}.")
 
 
 def test_a_pilot_whose_loss_rises_is_not_trusted(tmp_path: Path) -> None:

@@ -79,7 +79,8 @@ def rounds(
         groups, planned, tuned, found, row = s.groups, s.planned, s.tuned, None, None
         if event is Event.GLOBAL and tuned:
             row = _row(problem, t, event, models, groups, clock)
-            tuned = steering.seen(tuned, schedule, t, row.train_loss, _held_out(problem, models))
+            held_out = _held_out(problem, models, t)
+            tuned = steering.seen(tuned, schedule, t, row.train_loss, held_out)
         if event is Event.GLOBAL and _looks(problem, planned, t):  # lines 13-15
             found = _gradients(problem, models, t)
             upload = _evidence_upload(problem, everyone.grouping)
@@ -109,14 +110,18 @@ def _schedule(problem: Problem, s: State) -> Schedule:
     return problem.schedule if s.groups else Schedule(1, 1)
 
 
-def _held_out(problem: Problem, models: Models) -> Score | None:
+def _held_out(problem: Problem, models: Models, t: int) -> Score | None:
     """Score the validation part, where a run is tuned for an accuracy.
 
     At the same loss, models of many local steps are more accurate: their mean is less sure of
     itself. With its outputs scaled to the least loss, errors are nearly a fixed part of that.
     """
-    wanted = problem.tuning and problem.tuning.target_accuracy
-    return problem.engine.calibrated(models.w[0], "val") if wanted else None
+    if not (problem.tuning and problem.tuning.target_accuracy):
+        return None
+    score = problem.engine.calibrated(models.w[0], "val")
+    if not math.isfinite(score.loss):
+        _diverged(f"loss is {score.loss}", t)
+    return score
 
 
 def _spent(clock: Clock) -> float:

@@ -74,7 +74,8 @@ class Option:
 class Forecast:
     """When an option with a schedule is expected at the target, infinite for never.
 
-    `seconds` and `bytes` count from now; `loss` is that of the last step, T.
+    `seconds` and `bytes` count from now; `loss` is that of the last step, T: where an accuracy is
+    wanted, as of a model that has strayed from nobody.
     """
 
     option: Option
@@ -149,18 +150,14 @@ class Outlook:
         times = STEADIER if self.tuning.target_accuracy else 1.0
         return [replace(fit, reach=times * fit.reach) for fit in (best, *doubted, *others)]
 
-    def target_loss(self, fit: Fit, power: float = POWER) -> float | None:
-        """Return the loss to reach, by a fit; None: what FedAvg ends with."""
-        if self.tuning.target_accuracy:
-            now = fit.curve.loss(self.so_far(fit))
-            return now * loss_part(self.tuning.target_accuracy, self.looks, power)
-        return self.tuning.target_loss or None
-
     def target(self, fit: Fit, power: float = POWER) -> float:
         """Return the progress to reach, from the start of the run."""
-        loss = self.target_loss(fit, power)
-        if loss is not None:
-            return fit.curve.progress(loss)
+        if self.tuning.target_accuracy:
+            made = self.so_far(fit)
+            part = loss_part(self.tuning.target_accuracy, self.looks, power)
+            return fit.curve.progress(part * fit.curve.loss(made)) if part < 1 else made
+        if self.tuning.target_loss:
+            return fit.curve.progress(self.tuning.target_loss)
         rates = self.tuning.rates
         T = len(rates)
         rounds = [Round(t, min(USUAL, T - t), 1) for t in range(0, T, USUAL)]
@@ -320,7 +317,7 @@ def accuracy_at(part: float, looks: Sequence[Look], power: float = POWER) -> flo
     >>> round(accuracy_at(1.0, looks), 3), round(accuracy_at(0.25, looks), 3)
     (0.8, 0.9)
     """
-    return float(max(0.0, 1 - _errors(looks) * max(part, 0.0) ** power))
+    return float(max(0.0, 1 - _errors(looks) * part**power))
 
 
 def _errors(looks: Sequence[Look]) -> float:

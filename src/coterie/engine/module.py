@@ -19,7 +19,7 @@ from coterie.models.size import state_tensors
 CHUNK_VALUES = 2048 * 784  # input values in one forward pass where gradients or scores are summed
 CACHED_VALUES = 128 * 784  # the same for convolutions, whose many channels should stay in cache
 AS_IT_IS = (1.0,)
-SCALES = tuple(np.geomspace(2.0**-6, 2.0**10, 65).tolist())  # that outputs are tried with
+SCALES = tuple(np.geomspace(2.0**-16, 2.0**8, 73).tolist())  # that outputs are tried with
 GRAM_COLUMNS = 16_384  # gradient entries multiplied in single precision before a double sum
 
 Arrays = tuple[NDArray[np.uint8] | NDArray[np.float32], Ints]  # pixels or numbers, labels
@@ -197,13 +197,17 @@ def mean_score(pieces: Sequence[Piece], n: int) -> Score:
 
 
 def _least(values: Sequence[float]) -> float:
-    """Return the least of a smooth function, from its values side by side, by a parabola."""
-    at = int(np.argmin(values))
+    """Return the least of a smooth function, from its values side by side, by a parabola.
+
+    >>> _least([math.nan]), _least([2.0, 1.0, math.inf]), _least([3.0, 1.0, 1.0])
+    (nan, 1.0, 0.75)
+    """
+    at = min(range(len(values)), key=lambda i: (math.isnan(values[i]), values[i]))
     if not 0 < at < len(values) - 1:
         return values[at]
     before, here, after = values[at - 1 : at + 2]
     bend = before + after - 2 * here
-    return here - (after - before) ** 2 / (8 * bend) if bend > 0 else here
+    return here - (after - before) ** 2 / (8 * bend) if 0 < bend < math.inf else here
 
 
 def inputs(x: Tensor) -> Tensor:

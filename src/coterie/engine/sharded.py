@@ -208,7 +208,7 @@ class Sharded:
         return self._scored(w, part, AS_IT_IS)
 
     def calibrated(self, w: Tensor, part: Literal["val", "test"]) -> Score:
-        """Score the model w with all its outputs times the number that makes the loss least."""
+        """Score the model w, all its outputs times the number (2^-16 to 2^8) of the least loss."""
         return self._scored(w, part, SCALES)
 
     def _scored(self, w: Tensor, part: Literal["val", "test"], scales: Sequence[float]) -> Score:
