@@ -337,7 +337,7 @@ def tell(found: dict[Cell, Json], what: str) -> None:
                 *(data, kind, model, f"{link:g}", f"{_mean(rows, 'best'):.2f}"),
                 *("; ".join(sorted({row.which for row in rows})), f"{_mean(rows, 'auto'):.2f}"),
                 *(f"{_mean(rows, 'over_best'):.2f}", f"{_mean(rows, 'over_fedavg'):.2f}x"),
-                *(f"{_mean(rows, 'over_paper'):.2f}x", f"{_mean(rows, 'rank'):.2f}"),
+                *(f"{_mean(rows, 'over_paper'):.2f}x", _ranks(rows)),
             )
             print("| " + " | ".join(said) + " |")
     ranked = [row for row in every if math.isfinite(row.rank)]
@@ -350,6 +350,13 @@ def tell(found: dict[Cell, Json], what: str) -> None:
         f"grid's best); rank correlation {_mean(ranked, 'rank'):.3f} (least "
         f"{least:.2f}) where forecasts differ, which is {len(ranked)}"
     )
+
+
+def _ranks(rows: Sequence[Line]) -> str:
+    """Mean rank correlation of the seeds where forecasts differ, if there is any."""
+    found = [row for row in rows if math.isfinite(row.rank)]
+    some = f" ({len(found)} of {len(rows)})" if len(found) < len(rows) else ""
+    return f"{_mean(found, 'rank'):.2f}{some}" if found else "-"
 
 
 def _mean(rows: Sequence[Line], name: str) -> float:

@@ -76,19 +76,6 @@ def test_the_number_of_cores_changes_no_digit(
     w = one.initial().w[0]
     assert one.measure(w, GROUPS).Delta == two.measure(w, GROUPS).Delta
     assert one.evaluate(w, "test") == two.evaluate(w, "test")
-    assert one.calibrated(w, "test") == two.calibrated(w, "test")
-
-
-def test_a_calibrated_loss_is_the_least_of_any_scale_and_does_not_depend_on_it() -> None:
-    oracle, _ = engines("sr")
-    w = train(oracle).w[0]
-    as_it_is, calibrated = oracle.evaluate(w, "test"), oracle.calibrated(w, "test")
-    assert calibrated.accuracy == as_it_is.accuracy
-    tried = [oracle.evaluate(s * w, "test").loss for s in np.geomspace(0.05, 20.0, 400)]
-    assert calibrated.loss == pytest.approx(min(tried), rel=5e-4)
-    assert calibrated.loss < 0.99 * as_it_is.loss
-    for scale in (0.02, 0.3, 5.0, 1000.0):
-        assert oracle.calibrated(scale * w, "test").loss == pytest.approx(calibrated.loss, rel=5e-4)
 
 
 def test_stacks_are_used_where_they_can_be() -> None:

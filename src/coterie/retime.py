@@ -170,10 +170,6 @@ class Replay:
         """Score nothing."""
         return Score(0.0, 0.0)
 
-    def calibrated(self, w: Tensor, part: Literal["val", "test"]) -> Score:
-        """Score nothing."""
-        return Score(0.0, 0.0)
-
     def export(self, w: Tensor) -> dict[str, Tensor]:
         """Export nothing."""
         return {}

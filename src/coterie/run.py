@@ -10,7 +10,7 @@ from coterie import steering
 from coterie.attendance import Present
 from coterie.clock import Clock
 from coterie.costs import Floats
-from coterie.engine import Gradients, Measured, Models, Score
+from coterie.engine import Gradients, Measured, Models
 from coterie.errors import DivergenceError
 from coterie.grouping import Evidence, Grouping
 from coterie.grouping.objective import Objective
@@ -79,8 +79,7 @@ def rounds(
         groups, planned, tuned, found, row = s.groups, s.planned, s.tuned, None, None
         if event is Event.GLOBAL and tuned:
             row = _row(problem, t, event, models, groups, clock)
-            held_out = _held_out(problem, models, t)
-            tuned = steering.seen(tuned, schedule, t, row.train_loss, held_out)
+            tuned = steering.seen(tuned, schedule, t, row.train_loss, _accuracy(problem, models))
         if event is Event.GLOBAL and _looks(problem, planned, t):  # lines 13-15
             found = _gradients(problem, models, t)
             upload = _evidence_upload(problem, everyone.grouping)
@@ -110,18 +109,10 @@ def _schedule(problem: Problem, s: State) -> Schedule:
     return problem.schedule if s.groups else Schedule(1, 1)
 
 
-def _held_out(problem: Problem, models: Models, t: int) -> Score | None:
-    """Score the validation part, where a run is tuned for an accuracy.
-
-    At the same loss, models of many local steps are more accurate: their mean is less sure of
-    itself. With its outputs scaled to the least loss, errors are nearly a fixed part of that.
-    """
-    if not (problem.tuning and problem.tuning.target_accuracy):
-        return None
-    score = problem.engine.calibrated(models.w[0], "val")
-    if not math.isfinite(score.loss):
-        _diverged(f"loss is {score.loss}", t)
-    return score
+def _accuracy(problem: Problem, models: Models) -> float:
+    """Return the accuracy that a run is tuned by: on the validation part, if on any."""
+    wanted = problem.tuning and problem.tuning.target_accuracy
+    return problem.engine.evaluate(models.w[0], "val").accuracy if wanted else 0.0
 
 
 def _spent(clock: Clock) -> float:
@@ -176,7 +167,7 @@ def _start(problem: Problem) -> State:
     models = problem.server.begin(problem.engine.initial())
     groups = None if problem.searched else plan(problem, evidence(problem, None, 0))
     row = _row(problem, 0, "start", models, groups, Clock())
-    tuned = Tuned(row.train_loss or 0.0) if problem.tuning else None
+    tuned = Tuned(first_loss=row.train_loss or 0.0) if problem.tuning else None
     return State(0, models, groups, Clock(), row, tuned=tuned)
 
 

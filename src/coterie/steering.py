@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from coterie.costs import Ints
-from coterie.engine import Score
 from coterie.errors import GroupingError
 from coterie.grouping import Evidence
 from coterie.grouping.objective import Objective
@@ -57,9 +56,7 @@ def in_pilot(t: int) -> Schedule:
     return Schedule(steps, 1, start)
 
 
-def seen(
-    tuned: Tuned, schedule: Schedule, t: int, loss: float | None, held_out: Score | None = None
-) -> Tuned:
+def seen(tuned: Tuned, schedule: Schedule, t: int, loss: float | None, accuracy: float) -> Tuned:
     """Add what was measured at a global mean, step t."""
     assert loss is not None  # every global mean of such a run is measured
     start = tuned.looks[-1].round.stop if tuned.looks else 0
@@ -67,7 +64,7 @@ def seen(
     tau2 = (t - start) // tau1
     if tau1 * tau2 != t - start:  # the last round of all may be cut short
         tau1, tau2 = t - start, 1
-    look = Look(Round(start, tau1, tau2, tuned.ratio), loss, held_out)
+    look = Look(Round(start, tau1, tau2, tuned.ratio), loss, accuracy)
     return replace(tuned, looks=(*tuned.looks, look))
 
 

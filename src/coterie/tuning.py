@@ -8,10 +8,9 @@ from functools import cached_property
 import numpy as np
 
 from coterie.costs import Floats
-from coterie.engine import Score
 from coterie.errors import GroupingError
 from coterie.schedule import Schedule
-from coterie.theory.progress import LEAST, STEADIER, Fit, History, Round, farther, worth
+from coterie.theory.progress import Fit, History, Round, farther, worth
 
 PILOT = (1, 5, 1)  # steps before each of the first global means: alone, astray, and alone again
 GROUPS = (1, 2, 5, 10, 20)  # K to try, where it is open
@@ -22,8 +21,8 @@ AGAIN = 1.15  # tune again when there are so many times as many steps as then
 BETTER = 0.97  # of the forecast seconds, to change the schedule
 DOUBT = 1.2  # a reach may be so many times what fits best, or less by that
 SHORT = 2  # which of an outlook's fits has the short reach
-POWER, LEAST_POWER = 0.5, 0.4  # of the loss that errors fall with, and at least
-NEAR = 0.15  # in the logarithm of the held-out loss
+POWER, LEAST_POWER = 0.85, 0.6  # of the loss above its floor that errors fall with, and at least
+NEAR = 0.05  # in the logarithm of that loss
 
 
 @dataclass(frozen=True)
@@ -49,14 +48,11 @@ class Tuning:
 
 @dataclass(frozen=True)
 class Look:
-    """A global mean that was looked at, and how the run came there.
-
-    `held_out`, where an accuracy is wanted, has the least loss that scaling the outputs gives.
-    """
+    """A global mean that was looked at, and how the run came there."""
 
     round: Round
     loss: float
-    held_out: Score | None = None
+    accuracy: float
 
 
 @dataclass(frozen=True)
@@ -74,8 +70,7 @@ class Option:
 class Forecast:
     """When an option with a schedule is expected at the target, infinite for never.
 
-    `seconds` and `bytes` count from now; `loss` is that of the last step, T: where an accuracy is
-    wanted, as of a model that has strayed from nobody.
+    `seconds` and `bytes` count from now; `loss` is that of the last step, T.
     """
 
     option: Option
@@ -106,17 +101,16 @@ class Expected:
     @property
     def ends(self) -> str:
         """What the run is forecast to end with."""
-        if self.accuracy is not None:
-            return f"an accuracy of about {self.accuracy:.3g}"
-        return f"a loss of {self.loss:.3g}"
+        about = "" if self.accuracy is None else f"an accuracy of about {self.accuracy:.3g} and "
+        return f"{about}a loss of {self.loss:.3g}"
 
 
 @dataclass(frozen=True)
 class Tuned:
     """What a run has seen at its global means, and the schedule it goes by; None in the pilot."""
 
-    first_loss: float = math.nan
     looks: tuple[Look, ...] = ()
+    first_loss: float = math.nan
     schedule: Schedule | None = None
     ratio: float = 0.0
     looked_at: int = 0  # the step of the last look at other schedules
@@ -145,19 +139,22 @@ class Outlook:
         """What explains the losses so far, the best first, and some others for the range."""
         losses = (self.first_loss, *(look.loss for look in self.looks))
         rounds = tuple(look.round for look in self.looks)
-        best, *others = History(self.tuning.rates, rounds, losses).fits
+        found = History(self.tuning.rates, rounds, losses).fits
+        best = found[0]
         doubted = [replace(best, reach=best.reach * d) for d in (DOUBT, 1 / DOUBT)]
-        times = STEADIER if self.tuning.target_accuracy else 1.0
-        return [replace(fit, reach=times * fit.reach) for fit in (best, *doubted, *others)]
+        return [best, *doubted, *found[1:]]
+
+    def target_loss(self, fit: Fit, power: float = POWER) -> float | None:
+        """Return the loss to reach, by a fit; None: what FedAvg ends with."""
+        if self.tuning.target_accuracy:
+            return loss_at(self.tuning.target_accuracy, self.looks, fit.curve.floor, power)
+        return self.tuning.target_loss or None
 
     def target(self, fit: Fit, power: float = POWER) -> float:
         """Return the progress to reach, from the start of the run."""
-        if self.tuning.target_accuracy:
-            made = self.so_far(fit)
-            part = loss_part(self.tuning.target_accuracy, self.looks, power)
-            return fit.curve.progress(part * fit.curve.loss(made)) if part < 1 else made
-        if self.tuning.target_loss:
-            return fit.curve.progress(self.tuning.target_loss)
+        loss = self.target_loss(fit, power)
+        if loss is not None:
+            return fit.curve.progress(loss)
         rates = self.tuning.rates
         T = len(rates)
         rounds = [Round(t, min(USUAL, T - t), 1) for t in range(0, T, USUAL)]
@@ -200,8 +197,7 @@ class Outlook:
         """Return the accuracy in the end, where that is what a run is tuned for."""
         if not self.tuning.target_accuracy:
             return None
-        fit = self.fits[0]
-        return accuracy_at(forecast.loss / fit.curve.loss(self.so_far(fit)), self.looks)
+        return accuracy_at(forecast.loss, self.looks, self.fits[0].curve.floor)
 
     def beyond_s(self, forecast: Forecast) -> float:
         """Return a forecast's seconds, or what they would be if steps went on after T."""
@@ -287,7 +283,7 @@ class _Rest:
 def doubt(first_loss: float, looks: Sequence[Look]) -> str:
     """Say why forecasts by a pilot are not to be trusted, if they are not.
 
-    >>> doubt(2.0, [Look(Round(0, 1, 1), 3.8), Look(Round(1, 5, 1), 4.5)])
+    >>> doubt(2.0, [Look(Round(0, 1, 1), 3.8, 0.1), Look(Round(1, 5, 1), 4.5, 0.1)])
     'the loss rose in the pilot, from 2 to 4.5: forecasts mean little; lower train.lr'
     """
     if looks[-1].loss <= first_loss:
@@ -296,40 +292,39 @@ def doubt(first_loss: float, looks: Sequence[Look]) -> str:
     return f"{rose}: forecasts mean little; lower train.lr"
 
 
-def loss_part(accuracy: float, looks: Sequence[Look], power: float = POWER) -> float:
-    """Guess what part of its loss a run will have left when it has an accuracy.
+def loss_at(accuracy: float, looks: Sequence[Look], floor: float, power: float = POWER) -> float:
+    """Guess the loss at which a run will have an accuracy.
 
-    Errors are a nearly fixed part of the held-out loss, which falls with a power of the loss in
-    training.
+    Errors fall with a power of the loss above its floor, from where the run is; looks at about the
+    loss of the last one count, so that near the target little is left to guess.
 
-    >>> looks = [Look(Round(0, 1, 1), 2.1, Score(2.0, 0.6)), Look(Round(1, 1, 1), 1, Score(1, 0.8))]
-    >>> round(loss_part(0.8, looks), 3), round(loss_part(0.9, looks), 3)
-    (1.0, 0.25)
+    >>> looks = [Look(Round(0, 1, 1), 2.0, 0.6), Look(Round(1, 1, 1), 1.0, 0.8)]
+    >>> round(loss_at(0.8, looks, 0.3), 3), round(loss_at(0.9, looks, 0.3), 3)
+    (1.0, 0.61)
     """
-    left = max(1 - accuracy, 1e-9) / _errors(looks)
-    return float(min(1.0, left ** (1 / power)))
+    if accuracy <= looks[-1].accuracy:
+        return looks[-1].loss
+    start = _errors_from(looks, floor, power)
+    return floor + math.exp((math.log(max(1 - accuracy, 1e-9)) - start) / power)
 
 
-def accuracy_at(part: float, looks: Sequence[Look], power: float = POWER) -> float:
-    """Guess the accuracy that a run will have with a part of its loss left, in the same way.
+def accuracy_at(loss: float, looks: Sequence[Look], floor: float, power: float = POWER) -> float:
+    """Guess the accuracy that a run will have at a loss, in the same way.
 
-    >>> looks = [Look(Round(0, 1, 1), 2.1, Score(2.0, 0.6)), Look(Round(1, 1, 1), 1, Score(1, 0.8))]
-    >>> round(accuracy_at(1.0, looks), 3), round(accuracy_at(0.25, looks), 3)
+    >>> looks = [Look(Round(0, 1, 1), 2.0, 0.6), Look(Round(1, 1, 1), 1.0, 0.8)]
+    >>> round(accuracy_at(1.0, looks, 0.3), 3), round(accuracy_at(0.61, looks, 0.3), 3)
     (0.8, 0.9)
     """
-    return float(max(0.0, 1 - _errors(looks) * part**power))
+    start = _errors_from(looks, floor, power)
+    return max(0.0, 1 - math.exp(start + power * math.log(max(loss - floor, 1e-9))))
 
 
-def _errors(looks: Sequence[Look]) -> float:
-    """Return the part of answers that are wrong now, by the loss and what part of it they were.
-
-    Looks at about the loss of the last one count, which evens out chance.
-    """
-    found = [look.held_out for look in looks if look.held_out]
-    losses = np.array([max(score.loss, LEAST) for score in found])
-    errors = np.array([max(1 - score.accuracy, 1e-9) for score in found])
-    weights = np.exp(-np.square(np.log(losses / losses[-1]) / NEAR))
-    return float(losses[-1] * np.average(errors / losses, weights=weights))
+def _errors_from(looks: Sequence[Look], floor: float, power: float) -> float:
+    """Return the logarithm of the errors at a loss of 1 above the floor."""
+    above = np.log([max(look.loss - floor, 1e-9) for look in looks])
+    errors = np.log([max(1 - look.accuracy, 1e-9) for look in looks])
+    weights = np.exp(-np.square((above - above[-1]) / NEAR))
+    return float(np.average(errors - power * above, weights=weights))
 
 
 def affordable(forecasts: Sequence[Forecast], max_bytes: float, spent: float) -> list[Forecast]:

@@ -143,8 +143,5 @@ class Engine(Protocol):
     def evaluate(self, w: "Tensor", part: Literal["val", "test"]) -> Score:
         """Score the model w on held-out examples."""
 
-    def calibrated(self, w: "Tensor", part: Literal["val", "test"]) -> Score:
-        """Score the model w, all its outputs times the number (2^-16 to 2^8) of the least loss."""
-
     def export(self, w: "Tensor") -> "dict[str, Tensor]":
         """Return the model w as named tensors."""

@@ -18,13 +18,10 @@ from coterie.models.size import state_tensors
 
 CHUNK_VALUES = 2048 * 784  # input values in one forward pass where gradients or scores are summed
 CACHED_VALUES = 128 * 784  # the same for convolutions, whose many channels should stay in cache
-AS_IT_IS = (1.0,)
-SCALES = tuple(np.geomspace(2.0**-16, 2.0**8, 73).tolist())  # that outputs are tried with
 GRAM_COLUMNS = 16_384  # gradient entries multiplied in single precision before a double sum
 
 Arrays = tuple[NDArray[np.uint8] | NDArray[np.float32], Ints]  # pixels or numbers, labels
 HeldOut = Mapping[Literal["val", "test"], Arrays]
-Piece = tuple[list[float], int]  # summed losses, one for every scale of the outputs, and hits
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,12 +149,12 @@ class FlatModule:
         return chunk(x, self._chunk)
 
     @torch.inference_mode()
-    def score(self, x: Tensor, y: Tensor, scales: Sequence[float] = AS_IT_IS) -> Piece:
-        """Sums of the losses of the loaded model, its outputs scaled, and how often it is right."""
+    def score(self, x: Tensor, y: Tensor) -> tuple[float, int]:
+        """Sum of the losses of the loaded model, and how often it is right."""
         with model_errors(f"in evaluation mode with a batch of {len(y)}"):
             scores = self.scores(x)
-        losses = [float(cross_entropy(scores * s, y, reduction="sum")) for s in scales]
-        return losses, int((scores.argmax(dim=1) == y).sum())
+        loss = float(cross_entropy(scores, y, reduction="sum"))
+        return loss, int((scores.argmax(dim=1) == y).sum())
 
     def export(self) -> dict[str, Tensor]:
         """Return the loaded model as named tensors."""
@@ -174,40 +171,14 @@ def model_errors(where: str) -> Iterator[None]:
         raise TrainingError(f"the model failed {where}: {reason}") from error
 
 
-def evaluate(
-    module: FlatModule, w: Tensor, x: Tensor, y: Tensor, scales: Sequence[float] = AS_IT_IS
-) -> Score:
-    """Score the model w on examples, in evaluation mode, by the best of some scales."""
+def evaluate(module: FlatModule, w: Tensor, x: Tensor, y: Tensor) -> Score:
+    """Score the model w on examples, in evaluation mode."""
     module.load(w)
     module.model.eval()
     size = module.chunk(x)
     pieces = zip(torch.split(x, size), torch.split(y, size), strict=True)
-    return mean_score([module.score(xs, ys, scales) for xs, ys in pieces], len(y))
-
-
-def mean_score(pieces: Sequence[Piece], n: int) -> Score:
-    """Put the scores of pieces of n examples together, to the same digits in any order.
-
-    >>> mean_score([([3.0, 1.0, 2.0], 1), ([2.0, 1.0, 2.0], 1)], 2)
-    Score(loss=0.9875, accuracy=1.0)
-    """
-    losses, right = zip(*pieces, strict=True)
-    means = [math.fsum(one) / n for one in zip(*losses, strict=True)]
-    return Score(_least(means), sum(right) / n)
-
-
-def _least(values: Sequence[float]) -> float:
-    """Return the least of a smooth function, from its values side by side, by a parabola.
-
-    >>> _least([math.nan]), _least([2.0, 1.0, math.inf]), _least([3.0, 1.0, 1.0])
-    (nan, 1.0, 0.75)
-    """
-    at = min(range(len(values)), key=lambda i: (math.isnan(values[i]), values[i]))
-    if not 0 < at < len(values) - 1:
-        return values[at]
-    before, here, after = values[at - 1 : at + 2]
-    bend = before + after - 2 * here
-    return here - (after - before) ** 2 / (8 * bend) if 0 < bend < math.inf else here
+    losses, right = zip(*[module.score(xs, ys) for xs, ys in pieces], strict=True)
+    return Score(math.fsum(losses) / len(y), sum(right) / len(y))
 
 
 def inputs(x: Tensor) -> Tensor:

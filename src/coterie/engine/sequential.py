@@ -10,7 +10,6 @@ from coterie.costs import divergence
 from coterie.engine import Gradients, Ints, LocalSteps, Measured, Models, Score
 from coterie.engine.descent import LEAST_RATES, PLAIN, LocalRule, travelled
 from coterie.engine.module import (
-    SCALES,
     FlatModule,
     HeldOut,
     Nodes,
@@ -135,10 +134,6 @@ class Sequential:
     def evaluate(self, w: Tensor, part: Literal["val", "test"]) -> Score:
         """Score the model w on held-out examples."""
         return evaluate(self.module, w, *self.held_out[part])
-
-    def calibrated(self, w: Tensor, part: Literal["val", "test"]) -> Score:
-        """Score the model w, all its outputs times the number (2^-16 to 2^8) of the least loss."""
-        return evaluate(self.module, w, *self.held_out[part], SCALES)
 
     def export(self, w: Tensor) -> dict[str, Tensor]:
         """Return the model w as named tensors."""

@@ -8,7 +8,6 @@ the same model, and computed again by an actor that does not have them.
 import pickle
 import sys
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,7 +19,7 @@ from torch import Tensor
 from coterie.engine import Floats, Ints, LocalSteps, Models
 from coterie.engine.descent import LocalRule
 from coterie.engine.gauge import Centres
-from coterie.engine.module import HeldOut, Nodes, Piece
+from coterie.engine.module import HeldOut, Nodes
 from coterie.engine.vectorized import Vectorized
 from coterie.errors import ConfigError
 from coterie.sketch import Sketch
@@ -140,11 +139,9 @@ class Shard:
         self._centres = None
         return self._engine.gauge().distances(self._tensor(w), z, self._tensor(near), kept)
 
-    def scores(
-        self, w: Singles, part: Literal["val", "test"], scales: Sequence[float]
-    ) -> list[Piece]:
+    def scores(self, w: Singles, part: Literal["val", "test"]) -> list[tuple[float, int]]:
         """Scores of w on the held-out pieces here."""
-        return self._engine.scores(self._tensor(w), part, scales)
+        return self._engine.scores(self._tensor(w), part)
 
     def _tensor(self, array: Singles) -> Tensor:
         return torch.tensor(array, device=self._device)

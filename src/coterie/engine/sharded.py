@@ -17,19 +17,9 @@ from coterie.engine import Floats, Gradients, Ints, LocalSteps, Measured, Models
 from coterie.engine.descent import PLAIN, LocalRule
 from coterie.engine.gauge import between
 from coterie.engine.means import divide
-from coterie.engine.module import (
-    AS_IT_IS,
-    GRAM_COLUMNS,
-    SCALES,
-    HeldOut,
-    Nodes,
-    cosines,
-    last_layer,
-    mean_score,
-    summed_gram,
-)
+from coterie.engine.module import GRAM_COLUMNS, HeldOut, Nodes, cosines, last_layer, summed_gram
 from coterie.engine.shard import Order, Part, Shard, Sums, Work
-from coterie.engine.vectorized import Vectorized
+from coterie.engine.vectorized import Vectorized, mean_score
 from coterie.errors import DivergenceError
 from coterie.sketch import Sketch
 
@@ -205,15 +195,8 @@ class Sharded:
 
     def evaluate(self, w: Tensor, part: Literal["val", "test"]) -> Score:
         """Score the model w on held-out examples."""
-        return self._scored(w, part, AS_IT_IS)
-
-    def calibrated(self, w: Tensor, part: Literal["val", "test"]) -> Score:
-        """Score the model w, all its outputs times the number (2^-16 to 2^8) of the least loss."""
-        return self._scored(w, part, SCALES)
-
-    def _scored(self, w: Tensor, part: Literal["val", "test"], scales: Sequence[float]) -> Score:
-        found = self.crew.ask("scores", w.numpy(), part, scales)
-        return mean_score([piece for some in found for piece in some], len(self._held_out[part][1]))
+        pieces = [piece for some in self.crew.ask("scores", w.numpy(), part) for piece in some]
+        return mean_score(pieces, len(self._held_out[part][1]))
 
     def export(self, w: Tensor) -> dict[str, Tensor]:
         """Return the model w as named tensors."""

@@ -4,7 +4,8 @@ Work is cut into jobs that do not depend on how many threads do them, and what t
 added up in the order of the jobs, so that the number of threads changes no digit.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
 from threading import Event
@@ -23,15 +24,7 @@ from coterie.engine.descent import LEAST_RATES, PLAIN, LocalRule, travelled
 from coterie.engine.gauge import Gauge
 from coterie.engine.kernel import Kernel
 from coterie.engine.means import add_up, counts, divide
-from coterie.engine.module import (
-    AS_IT_IS,
-    SCALES,
-    HeldOut,
-    Nodes,
-    Piece,
-    last_layer,
-    mean_score,
-)
+from coterie.engine.module import HeldOut, Nodes, last_layer
 from coterie.engine.sequential import Sequential
 from coterie.engine.single import Single
 from coterie.engine.stacked import Stacked, treats_examples_alone
@@ -302,32 +295,32 @@ class Vectorized:
         """Score the model w on held-out examples."""
         return mean_score(self.scores(w, part), len(self._held_out[part][1]))
 
-    def calibrated(self, w: Tensor, part: Literal["val", "test"]) -> Score:
-        """Score the model w, all its outputs times the number (2^-16 to 2^8) of the least loss."""
-        return mean_score(self.scores(w, part, SCALES), len(self._held_out[part][1]))
-
     def piece(self, part: Literal["val", "test"]) -> int:
         """Return how many held-out examples are scored at once."""
         with self._single.module() as module:
             return module.chunk(self._held_out[part][0])
 
-    def scores(
-        self, w: Tensor, part: Literal["val", "test"], scales: Sequence[float] = AS_IT_IS
-    ) -> list[Piece]:
-        """Sums of losses, and how often w is right, for piece after piece of what is held out."""
+    def scores(self, w: Tensor, part: Literal["val", "test"]) -> list[tuple[float, int]]:
+        """Sum of losses, and how often w is right, for piece after piece of what is held out."""
         x, y = self._held_out[part]
         if not len(y):
             return []
         size = self.piece(part)
 
-        def score(at: int) -> Piece:
+        def score(at: int) -> tuple[float, int]:
             with self._single.module() as module:
                 module.load(w)
                 module.model.eval()
-                return module.score(x[at : at + size], y[at : at + size], scales)
+                return module.score(x[at : at + size], y[at : at + size])
 
         return list(self._team.do(score, list(range(0, len(y), size))))
 
     def export(self, w: Tensor) -> dict[str, Tensor]:
         """Return the model w as named tensors."""
         return self._oracle.export(w)
+
+
+def mean_score(pieces: list[tuple[float, int]], n: int) -> Score:
+    """Put the scores of pieces of n examples together, to the same digits in any order."""
+    losses, right = zip(*pieces, strict=True)
+    return Score(math.fsum(losses) / n, sum(right) / n)

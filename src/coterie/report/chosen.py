@@ -27,10 +27,8 @@ def _chosen(run: RecordedRun) -> str:
     if when is None:
         sure = "was not expected to be" if low is None else "was thought to be perhaps not"
         accuracy, loss = expected.get("accuracy"), expected["loss"]
-        if accuracy is not None:
-            ends = f"an accuracy of about {accuracy:.3g}"
-        else:
-            ends = "nothing" if loss is None else f"a loss of {loss:.3g}"
-        return f"{what}; its target {sure} reached, but {ends}."
+        ends = [f"an accuracy of about {accuracy:.3g}"] if accuracy is not None else []
+        ends += [f"a loss of {loss:.3g}"] if loss is not None else []
+        return f"{what}; its target {sure} reached, but {' and '.join(ends) or 'nothing'}."
     latest = "never" if high is None else f"{high:.3g}"
     return f"{what}; its target was expected at {when:.3g} s ({low:.3g} to {latest})."

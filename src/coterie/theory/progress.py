@@ -30,7 +30,6 @@ SCALES = np.geomspace(0.05, 200.0, 30)  # of the progress so far
 FLOORS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.55, 0.7)  # of the first loss
 PLAUSIBLE = 4.0  # misfit beyond the best fit's, for two standard deviations
 MOST = 64  # losses that a curve is fitted to
-STEADIER = 1.3  # times the reach, for what a model tells apart, which strays less than its loss
 
 
 def worth(parts: Sequence[Floats | float] | Floats, reach: Floats | float) -> Floats:
