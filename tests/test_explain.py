@@ -93,6 +93,21 @@ def test_a_target_out_of_reach_is_said_with_where_it_ends(small: Path, tmp_path:
     assert "a loss of 0.01 is not reached in 60 steps by what is chosen" in said
 
 
+def test_where_an_accuracy_is_wanted_the_table_ends_with_accuracies(
+    small: Path, tmp_path: Path
+) -> None:
+    words = ("--set", "algorithm.tau1=auto", "--set", "algorithm.target_accuracy=0.6")
+    done = coterie("plan", small, "--explain", *words, "-o", tmp_path / "why.html")
+    assert done.exit_code == 0, done.output
+    head, chosen = (
+        next(line for line in done.output.splitlines() if word in line)
+        for word in ("accuracy in", "chosen")
+    )
+    assert "loss in" not in head
+    told = json.loads(coterie("plan", small, "--explain", *words, "--json").stdout)["chosen"]
+    assert chosen.split()[-1] == f"{100 * told['accuracy']:.1f}"
+
+
 def test_a_sweep_with_other_algorithms_may_be_given_a_target() -> None:
     path = experiment_path("demo")
     config = opened(load_experiment(path), ["algorithm.target_accuracy=0.8"])
