@@ -1,5 +1,6 @@
 """What the paper says beside what was measured: on hand-made runs, and on real small ones."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,16 @@ from coterie.reproduction import REPRODUCTIONS, Table, judge
 from coterie.reproduction.curves import by_diversity, by_spread, by_time, noises
 from coterie.reproduction.decomposition import decomposed, without_group_means
 from coterie.reproduction.efficiency import PRINTED, whole_targets
-from coterie.reproduction.runs import PAPER_CLOCK, THEIRS, Runs, Times, accuracy_at, targets, times
+from coterie.reproduction.runs import (
+    CHOSEN,
+    PAPER_CLOCK,
+    THEIRS,
+    Runs,
+    Times,
+    accuracy_at,
+    targets,
+    times,
+)
 from coterie.retime import retime
 from recorded import recorded
 from resuming import coterie
@@ -268,16 +278,18 @@ def test_a_table_is_run_judged_and_written_and_not_run_twice(
     assert done.exit_code == 0, done.output
     alone = (out / "reproduction.md").read_text()
     assert (
-        "| Dtt sr | 1 | hierfavg | 29 (1.72x) | not run | not run | not run | not run |  |  |"
+        "| Dtt sr | 1 | hierfavg | 29 (1.72x) | not run | not run | not run | not run |  |  |  |  |"
         in alone
     )
     done = coterie(*words)
     assert done.exit_code == 0, done.output
-    assert "1 of 3 runs: complete already" in done.output
+    assert "1 of 4 runs: complete already" in done.output
     assert (out / "report.html").stat().st_size > 10_000
     said = (out / "reproduction.md").read_text()
     assert "| Dtt sr | 1 | fedavg (to 42%) | 50 |" in said
     assert "| Dtt sr | 1 | fedavg-ic (reference) | 6 (8.33x) |" in said
+    told = [line for line in said.splitlines() if line.startswith(f"| Dtt sr | 1 | {CHOSEN} |")]
+    assert re.fullmatch(r".* \| not run \| [\d.]+ \([\d.]+x\) \|", told[0])
     runs = {run.config["algorithm"]["name"]: run for run in find_runs([out])[0]}
     mixed = retime(runs["fedavg"], PAPER_CLOCK)
     assert mixed.summary["d_global"] > 2 * runs["fedavg"].summary["d_global"]
@@ -286,7 +298,7 @@ def test_a_table_is_run_judged_and_written_and_not_run_twice(
     again = coterie(*words)
     assert f"left out: {out / 'other'}: not a run of this experiment" in again.output
     assert (out / "reproduction.md").read_text() == said
-    assert "3 of 3 runs: complete already" in again.output
+    assert "4 of 4 runs: complete already" in again.output
 
 
 def small_efficiency(folder: Path) -> Path:
@@ -294,7 +306,8 @@ def small_efficiency(folder: Path) -> Path:
     path.write_text(
         "[data]\nsample = 0.1\n[partition]\nkind = 'Dtt'\nnum_nodes = 10\nnum_edges = 10\n"
         "[train]\nsteps = 10\n[network]\ncombine = 'all'\n[sweep]\nalgorithm = [{name = 'fedavg'}, "
-        "{name = 'hierfavg'}, {name = 'fedavg-ic', grouping = 'reference', num_groups = 2}]\n"
+        "{name = 'hierfavg'}, {name = 'fedavg-ic', grouping = 'reference', num_groups = 2}, "
+        "{name = 'fedavg-ic', num_groups = 'auto', tau1 = 'auto', tau2 = 'auto'}]\n"
     )
     return path
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.comparison import compare
+from coterie.comparison import compare, members_of
 from coterie.config import make_config
 from coterie.costs import Floats
 from coterie.errors import ConfigError, CoterieError
@@ -26,6 +26,7 @@ from coterie.schedule import Schedule
 from coterie.steering import PILOT_STEPS, again, choose, seen
 from coterie.theory.progress import Curve, History, Round, worth
 from coterie.tuning import Look, Option, Outlook, Tuned, Tuning, loss_at
+from recorded import recorded
 from resuming import TINY, outcome, stopped_at
 
 ALONE = Option(1, 0.0, 1.0, 1e6)
@@ -274,6 +275,14 @@ def test_a_run_that_chooses_is_compared_with_fedavg(tmp_path: Path) -> None:
     execute(make_config(settings), tmp_path / "f")
     (block,) = compare([read_run(tmp_path / name) for name in ("auto", "f")])
     assert [line.algorithm for line in block.lines] == ["fedavg", "fedavg-ic (auto)"]
+
+
+def test_a_run_that_chooses_is_shown_beside_runs_of_several_numbers_of_groups() -> None:
+    given = [recorded([(0, 0.1), (1, 0.5)], algorithm={"num_groups": k}) for k in (2, 5)]
+    chose = recorded([(0, 0.1), (1, 0.6)], algorithm=AUTO)
+    runs = [*given, chose]
+    shown = [members_of(runs, block) for block in compare(runs)]
+    assert shown == [[given[0]], [given[1], chose]]
 
 
 def test_a_target_out_of_reach_is_said_with_what_is_reached(tmp_path: Path) -> None:

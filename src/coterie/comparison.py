@@ -63,6 +63,17 @@ def compare(runs: Sequence[RecordedRun], target: float | None = None) -> list[Bl
     return [_block(told, members, target) for told, members in blocks.values()]
 
 
+def members_of(runs: Sequence[RecordedRun], block: Block) -> list[RecordedRun]:
+    """Return the runs of a block, found by the settings that tell it from the others."""
+    told = str(block.setting)
+
+    def mine(run: RecordedRun) -> bool:
+        setting = _setting(run)
+        return str({key: setting.get(key) for key in block.setting}) == told
+
+    return [run for run in runs if mine(run)]
+
+
 def seconds_to(run: RecordedRun, target: float) -> float | None:
     """Simulated seconds until a run's test accuracy first reaches target; None if it never does."""
     for row in run.rows:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from coterie.comparison import Block, compare, label
+from coterie.comparison import Block, compare, label, members_of
 from coterie.export import comparison_table, to_csv
 from coterie.figures.bars import bytes_by_tier, seconds_by_kind, time_to_target
 from coterie.figures.curves import CURVES, Lines, Looks
@@ -66,10 +66,8 @@ def _drawings(
 def _lines(runs: Sequence[RecordedRun], block: Block) -> Lines:
     """Runs of every line of a block, in the table's order; of equal ones the first."""
     found: dict[str, dict[int, RecordedRun]] = {line.algorithm: {} for line in block.lines}
-    for run in runs:
-        settings = run.settings
-        if all(settings.get(key) == value for key, value in block.setting.items()):
-            found[label(run)].setdefault(run.config["seed"], run)
+    for run in members_of(runs, block):
+        found[label(run)].setdefault(run.config["seed"], run)
     return {name: list(seeds.values()) for name, seeds in found.items()}
 
 

@@ -9,7 +9,7 @@ from statistics import mean
 from typing import Any
 
 from coterie.algorithms import ALGORITHMS
-from coterie.comparison import Block, compare, label, name_of, targets_of
+from coterie.comparison import Block, compare, label, members_of, name_of, targets_of
 from coterie.record import RecordedRun
 from coterie.report.chosen import choices
 from coterie.report.costs import bars, pareto
@@ -89,12 +89,6 @@ class _Page:
         if key not in self.networks:
             self.networks[key] = self.make_network(run)
         return list(self.networks).index(key)
-
-
-def members_of(runs: Sequence[RecordedRun], block: Block) -> list[RecordedRun]:
-    """Return the runs of a block, found by the settings that tell it from the others."""
-    told = str(block.setting)
-    return [run for run in runs if str({k: run.settings.get(k) for k in block.setting}) == told]
 
 
 def _styles(

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from coterie.algorithms import ALGORITHMS
-from coterie.comparison import compare, label
+from coterie.comparison import compare, label, members_of
 from coterie.partition.measure import pooled
 from coterie.record import RecordedRun
 from coterie.report.drawing import draw_scale, draw_shares, png, write
-from coterie.report.pagedata import members_of
 from coterie.table import heading
 
 # Okabe and Ito's colours, told apart with any colour vision; more lines than these repeat them.

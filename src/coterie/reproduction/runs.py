@@ -11,6 +11,7 @@ from coterie.record import RecordedRun
 from coterie.retime import retime
 
 OURS = "fedavg-ic"  # with our planner
+CHOSEN = "fedavg-ic (auto)"  # with our planner, which also chose how many groups and how often
 THEIRS = "fedavg-ic (reference)"  # grouped as the authors' simulator does
 FEDAVG, HIERFAVG = "fedavg", "hierfavg"
 
@@ -94,13 +95,17 @@ class Runs:
 
 
 def mixed(runs: Runs, *more: str) -> Runs:
-    """Return runs by the paper's clock, but for operations of a model that it did not profile."""
+    """Return runs by the paper's clock, but for operations of a model that it did not profile.
+
+    Runs that chose their schedule did so by their own clock, and are left out.
+    """
 
     def clock(run: RecordedRun) -> list[str]:
         profiled = run.config["model"]["name"] in REFERENCE_FLOPS
         return [word for word in PAPER_CLOCK if profiled or not word.startswith("compute.flops")]
 
-    return Runs(tuple(retime(run, (*clock(run), *more)) for run in runs.members))
+    given = [run for run in runs.members if label(run) != CHOSEN]
+    return Runs(tuple(retime(run, (*clock(run), *more)) for run in given))
 
 
 def honest(runs: Runs, *more: str) -> Runs:
