@@ -1,6 +1,7 @@
 """`coterie bound`: on a small real experiment."""
 
 import csv
+import json
 from pathlib import Path
 
 import numpy as np
@@ -47,6 +48,23 @@ def test_what_is_measured_stays_below_its_bound(small: Path, tmp_path: Path) -> 
     assert found.theorem == pytest.approx(by_hand)
     firsts = found.gap_bound - told.slope[found.ends] * found.bound[found.ends]
     assert 1 / (2 * 4 * 0.005 * found.omega) == pytest.approx(firsts.max())
+
+
+def test_the_same_for_programs(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = coterie("bound", small, "--json")
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    found = stray(load_experiment(experiment_path(str(small)))[0])
+    assert (told["omega"], told["theorem"]) == (found.omega, found.theorem)
+    assert [mean["step"] for mean in told["global_means"]] == [5, 9]
+    assert [mean["gap_bound"] for mean in told["global_means"]] == found.gap_bound.tolist()
+    assert [mean["apart"] for mean in told["global_means"]] == [
+        found.trace.apart[end] for end in found.ends
+    ]
+    assert list(tmp_path.iterdir()) == [small]  # a picture only if asked for
 
 
 def test_a_rate_that_is_too_high_is_said(small: Path) -> None:

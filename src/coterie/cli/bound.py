@@ -2,8 +2,10 @@
 
 import csv
 import io
+import json
+import math
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -28,7 +30,10 @@ FOOT = (
     "-o", "--out", type=click.Path(path_type=Path), help="Picture to write [bound-FILE.png]."
 )
 @click.option("--csv", "table", type=click.Path(path_type=Path), help="Every step, as CSV.")
-def bound(file: str, overrides: tuple[str, ...], out: Path | None, table: Path | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead; a picture only with -o.")
+def bound(
+    file: str, overrides: tuple[str, ...], out: Path | None, table: Path | None, as_json: bool
+) -> None:
     """Measure how far the experiment FILE strays from learning in one place, and bound it.
 
     \b
@@ -48,21 +53,51 @@ def bound(file: str, overrides: tuple[str, ...], out: Path | None, table: Path |
     from coterie.straying import stray
 
     path = experiment_path(file)
-    picture = out or Path(f"bound-{path.stem}.png")
-    if picture.suffix != ".png":
+    picture = out or (None if as_json else Path(f"bound-{path.stem}.png"))
+    if picture and picture.suffix != ".png":
         raise CoterieError(f"--out must be a .png, got {str(picture)!r}")
     config = load_experiment(path, overrides)[0]
     with loading(path.stem) as progress:
         found = stray(config, progress)
     for note in found.notes:
         click.echo(f"note: {note}", err=True)
-    _print(found, config.algorithm.name)
-    write(picture, png(bound_figure(found)))
+    if as_json:
+        click.echo(json.dumps(_plain(found, config.algorithm.name), indent=1))
+    else:
+        _print(found, config.algorithm.name)
+    if picture is not None:
+        write(picture, png(bound_figure(found)))
     if table is not None:
         write(table, _csv(found))
     for name in (picture, table):
         if name is not None:
-            click.echo(f"wrote {name}")
+            click.echo(f"wrote {name}", err=as_json)
+
+
+def _plain(found: "Straying", name: str) -> dict[str, Any]:
+    """Return what is printed, of every global mean and with all digits; beyond numbers is null."""
+
+    def number(value: float) -> float | None:
+        return float(value) if math.isfinite(value) else None
+
+    told, s = found.trace, found.trace.schedule
+    constants = {
+        "beta": found.beta,
+        "rho": found.rho,
+        "delta": told.delta.max(),
+        "Delta": told.Delta.max(),
+        "omega": found.omega,
+        "theorem": found.theorem,
+    }
+    names = "apart", "bound", "printed", "gap", "gap_bound"
+    steps = (series[found.ends] for series in (told.apart, found.bound, found.printed))
+    rows = zip(*steps, found.gap, found.gap_bound, strict=True)
+    means = [
+        {"step": found.first + end + 1, **dict(zip(names, map(number, row), strict=True))}
+        for end, row in zip(found.ends, rows, strict=True)
+    ]
+    given = {"algorithm": name, "tau1": s.tau1, "tau2": s.tau2}
+    return {**given, **{k: number(v) for k, v in constants.items()}, "global_means": means}
 
 
 def _print(found: "Straying", name: str) -> None:
