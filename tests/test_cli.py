@@ -1,4 +1,5 @@
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,9 @@ def test_a_shipped_experiment_runs_by_name_and_compares(tmp_path: Path) -> None:
     done = coterie("run", "quickstart", *SMALL, "--out", str(tmp_path / "a"))
     assert done.exit_code == 0, done.output
     assert "fedavg-ic" in done.output
+    page = done.output.splitlines()[-1].removeprefix("as a page: coterie ")
+    assert coterie(*shlex.split(page)).exit_code == 0
+    assert (tmp_path / "a" / "report.html").stat().st_size > 10_000
     more = ["--set", "algorithm.name=fedavg", "--out", str(tmp_path / "b")]
     assert coterie("run", "quickstart", *SMALL, *more).exit_code == 0
     table = json.loads(coterie("compare", str(tmp_path), "--json").output)

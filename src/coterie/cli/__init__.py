@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
+from shlex import quote
 
 import click
 
@@ -134,7 +135,8 @@ def run(
     else:
         raise click.UsageError("Missing argument 'FILE' (or --resume DIR)")
     print_blocks(find_runs([job.folder for job in every])[0], None)
-    click.echo(f"\nrun folder: {folder}")
+    page = f"coterie report {quote(str(folder))} -o {quote(str(folder / 'report.html'))}"
+    click.echo(f"\nrun folder: {folder}\nas a page: {page}")
 
 
 @main.command()
