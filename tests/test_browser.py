@@ -9,7 +9,7 @@ import pytest
 from browser import HOW, Browser, chromium
 from coterie.record import RecordedRun
 from coterie.report import page_data, render, write_report
-from coterie.reproduction import Table
+from coterie.reproduction import Dots, Table
 from made_runs import NODES, made_run
 
 PROGRAM = chromium()
@@ -53,7 +53,16 @@ def some_runs(folder: str = "runs", rows: int = 30) -> list[RecordedRun]:
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("page") / "report.html"
     left_out = [f"runs/{EVIL}: damaged; to run it again: {EVIL}"]
-    tables = [Table("Paper and measured", ("work", "verdict"), [[EVIL, "reproduced"]], EVIL)]
+    dots = Dots("ups", f"Speed-ups {EVIL}", "speed-up")
+    dots.add(EVIL, {"paper": 8.3, EVIL: 1.5, "never": None})
+    dots.add("Dhh sr", {"paper": 2.0, EVIL: None, "never": None})
+    columns = ("work", "paper", "mixed", "verdict", "honest", "verdict")
+    rows = [[EVIL, "8.3x", "8.0x", "reproduced", "1.5x", "differs: 0.18 of it"]]
+    rows += [["Dhh sr", "2.0x", "not run", "not run", "", ""]]
+    tables = [
+        Table("Paper and measured", ("work", "verdict"), [[EVIL, "reproduced"]], EVIL, dots),
+        Table("More", columns, rows),
+    ]
     write_report(some_runs(), path, left_out=left_out, tables=tables)
     return path
 
@@ -71,7 +80,7 @@ def test_the_page_opens_quietly_and_asks_for_nothing(browser: Browser, page: Pat
     seconds = browser.open(page)
     print(f"\nopened in {seconds:.2f} s, {page.stat().st_size / 1e3:.0f} kB")
     browser.ask("coterie.draw()")
-    assert browser.ask("document.querySelectorAll('figure svg[role=img]').length") == 8
+    assert browser.ask("document.querySelectorAll('figure svg[role=img]').length") == 9
     assert browser.errors == []
     assert browser.requests == [page.as_uri()]
 
@@ -81,11 +90,36 @@ def test_names_are_shown_and_never_run(shown: Browser) -> None:
     assert shown.ask("document.querySelectorAll('img, script[src]').length") == 0
     assert EVIL in shown.ask("document.querySelector('#left-out').textContent")
     assert "<img src=x" in shown.ask("document.querySelector('#settings').textContent")
-    assert shown.ask("document.querySelector('#table-1').innerText").count(EVIL) == 2
+    assert shown.ask("document.querySelector('#table-1').innerText").count(EVIL) == 5
     assert shown.ask("document.querySelector('#table-1 td').textContent") == "reproduced"
     shown.click("[data-figure=network] svg[role=img]")
     shown.key("ArrowRight")
     assert shown.ask("document.querySelector('#tip strong').textContent") == EVIL
+
+
+def test_what_was_judged_is_a_picture_first_and_then_tables(shown: Browser) -> None:
+    shown.hover("[data-figure=dots] path.dot")
+    said = shown.ask("document.querySelector('#tip').innerText")
+    assert said.startswith(EVIL)
+    assert "8.3x" in said
+    assert "1.5x" in said
+    marks = "document.querySelectorAll('[data-figure=dots] path.dot').length"
+    assert shown.ask(marks) == 3
+    shown.click("[data-figure=dots] [data-line=paper]")
+    assert shown.ask(marks) == 1
+    assert not shown.ask("document.querySelector('#table-2').open")
+    shown.click("#table-2 summary")
+    assert shown.ask("document.querySelector('#table-2').open")
+    lines = "[...document.querySelectorAll('#table-2 tr')]"
+    told = shown.ask(f"{lines}.map((line) => [...line.cells].map((cell) => cell.innerText))")
+    head, first, second = told
+    assert head == ["work", "paper", "mixed", "honest"]
+    assert first[1:] == ["8.3x", "8.0x\nreproduced", "1.5x\ndiffers: 0.18 of it"]
+    assert second[1:] == ["2.0x", "not run", ""]
+    assert shown.ask("document.querySelector('#table-2 .verdict.off').textContent").startswith(
+        "dif"
+    )
+    assert shown.ask("document.querySelectorAll('#table-2 .verdict.good').length") == 1
 
 
 def test_hovering_tells_every_line_at_that_place(shown: Browser) -> None:
@@ -99,6 +133,7 @@ def test_hovering_tells_every_line_at_that_place(shown: Browser) -> None:
 
 
 def test_a_node_tells_its_group_and_classes(shown: Browser) -> None:
+    shown.ask("coterie.draw()")
     shown.hover("[data-figure=network] path.node:nth-of-type(7)")
     said = shown.ask("document.querySelector('#tip').innerText")
     for words in ("device", "group", "examples", "classes", "server"):

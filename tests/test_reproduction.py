@@ -13,7 +13,7 @@ from coterie.experiment import execute
 from coterie.record import RecordedRun, find_runs
 from coterie.reproduction import REPRODUCTIONS, Table, judge
 from coterie.reproduction.curves import by_diversity, by_spread, by_time, noises
-from coterie.reproduction.decomposition import decomposed, without_group_means
+from coterie.reproduction.decomposition import decomposed
 from coterie.reproduction.efficiency import PRINTED, whole_targets
 from coterie.reproduction.runs import (
     CHOSEN,
@@ -24,6 +24,7 @@ from coterie.reproduction.runs import (
     accuracy_at,
     targets,
     times,
+    without_group_means,
 )
 from coterie.retime import retime
 from recorded import recorded

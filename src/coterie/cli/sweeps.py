@@ -117,7 +117,8 @@ def reproduce(
     NAME is an experiment that ships with coterie, or 'all'. What is complete is not run again, so
     that a long one can be done in several sittings; tables are made of all runs in the folder.
     A dataset that is not on this machine is left out. The tables also go to reproduction.md in
-    the folder of the runs, and the runs themselves to a page, report.html.
+    the folder of the runs, with a picture where there is one, and the runs themselves to a page,
+    report.html.
     """
     from coterie.reproduction import REPRODUCTIONS
     from coterie.sweep import check_no_run
@@ -148,8 +149,8 @@ def _reproduce(
     pace: Pace,
 ) -> None:
     from coterie.record import ROWS
-    from coterie.report import write_report
-    from coterie.report.drawing import write
+    from coterie.report import dots_figure, write_report
+    from coterie.report.drawing import png, write
     from coterie.reproduction import judge, markdown
     from coterie.sweep import only
 
@@ -161,6 +162,8 @@ def _reproduce(
     tables = judge(name, runs)
     for table in tables:
         print_table(table.title, table.columns, table.rows, table.foot, wrap="verdict")
+    for dots in (table.dots for table in tables if table.dots):
+        write(folder / f"{dots.name}.png", png(dots_figure(dots)))
     write(folder / "reproduction.md", markdown(tables).encode())
     write_report(runs, folder / "report.html", None, left_out, tables=tables)
     click.echo(f"\nreport: {folder / 'report.html'}\nrun folder: {folder}")

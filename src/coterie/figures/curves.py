@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import mean, stdev
 from typing import Any
 
+from coterie.aligned import aligned
 from coterie.figures.style import Look, legend, log_seconds, plain_log
 from coterie.record import RecordedRun
 
@@ -60,16 +61,17 @@ def curve(runs: Sequence[RecordedRun], x: str, y: str, unit: float = 1.0) -> Cur
     """Mean and deviation of y over runs that differ in the seed, at every step all measured.
 
     x is the mean, too, as a step comes at another second for every seed; the start is left out.
+    Seeds that chose their schedules are averaged between the steps that they measured, too.
     """
     measured = [
         {row["t"]: row for row in run.rows if row["t"] and row.get(y) is not None and x in row}
         for run in runs
     ]
-    steps = sorted(set.intersection(*map(set, measured))) if measured else []
+    rows_at = aligned(runs, measured)
     found = []
-    for t in steps:
-        values = [unit * float(rows[t][y]) for rows in measured]
-        at = mean(float(rows[t][x]) for rows in measured)
+    for t in rows_at[0] if rows_at else ():
+        values = [unit * float(rows[t][y]) for rows in rows_at]
+        at = mean(float(rows[t][x]) for rows in rows_at)
         if at > 0:
             found.append((at, mean(values), stdev(values) if len(values) > 1 else 0.0))
     return found

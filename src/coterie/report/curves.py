@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from coterie.algorithms import find_algorithm
+from coterie.aligned import aligned
 from coterie.record import RecordedRun
 from coterie.theory.bounds import Constants, simple_distance
 
@@ -46,14 +47,16 @@ def curve(runs: Sequence[RecordedRun], most: int) -> Json:
     """Average runs of a line at the steps that all of them measured, and keep `most` points.
 
     An x is the mean over seeds too, as seeds differ in seconds. `low` and `high` are the least and
-    the most of the seeds, `sd` is their standard deviation; a single seed has none of them.
+    the most of the seeds, `sd` is their standard deviation; a single seed has none of them. Seeds
+    that chose their schedules are averaged between the steps that they measured, too.
     """
     measured = [
         {row["t"]: {**row, BOUND: bound(run, row)} for row in run.rows if _measured(row)}
         for run in runs
     ]
-    shared = sorted(set(measured[0]).intersection(*measured[1:]))
-    at = [[rows[t] for rows in measured] for t in shared]
+    rows_at = aligned(runs, measured)
+    shared = list(rows_at[0])
+    at = [[rows[t] for rows in rows_at] for t in shared]
     x = {axis.key: _over([_column(rows, axis) for rows in at], mean) for axis in AXES}
     y = {}
     for quantity in QUANTITIES:
@@ -66,6 +69,7 @@ def curve(runs: Sequence[RecordedRun], most: int) -> Json:
         "y": {key: {k: _some(c, kept) for k, c in band.items()} for key, band in y.items()},
         "points": len(shared),
         "unshared": len(set().union(*measured)) - len(shared),
+        "between": len(shared) - len(set(measured[0]).intersection(*measured[1:])),
     }
 
 

@@ -218,6 +218,11 @@ def _notes(
                 f"{line['label']}: {line['curve']['unshared']} steps that not all seeds measured "
                 "are left out of its curve."
             )
+        if line["curve"]["between"]:
+            notes.append(
+                f"{line['label']}: seeds chose different schedules and were measured at different "
+                "steps; its curve is the mean of straight lines between them."
+            )
     return notes
 
 

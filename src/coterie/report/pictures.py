@@ -8,14 +8,17 @@ from typing import Any
 import numpy as np
 
 from coterie.algorithms import ALGORITHMS
+from coterie.aligned import aligned
 from coterie.comparison import compare, label, members_of
 from coterie.partition.measure import pooled
 from coterie.record import RecordedRun
 from coterie.report.drawing import draw_scale, draw_shares, png, write
+from coterie.reproduction import Dots
 from coterie.table import heading
 
 # Okabe and Ito's colours, told apart with any colour vision; more lines than these repeat them.
 PALETTE = ("#000000", "#E69F00", "#56B4E9", "#009E73", "#D55E00", "#999999", "#CC79A7", "#0072B2")
+MARKERS = ("o", "s", "^", "D", "X", "v", "P")
 
 
 def write_picture(runs: Sequence[RecordedRun], path: Path) -> None:
@@ -57,6 +60,34 @@ def groups_figure(runs: Sequence[RecordedRun]) -> Any:
     return figure
 
 
+def dots_figure(dots: Dots) -> Any:
+    """Draw a row of marks for everything that was measured, on a logarithmic axis."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 1.3 + 0.55 * len(dots.rows)), layout="constrained")
+    axis = figure.subplots()
+    lanes = np.linspace(-0.28, 0.28, len(dots.series))
+    for number, (name, values) in enumerate(dots.series.items()):
+        there = [(value, at + lanes[number]) for at, value in enumerate(values) if value]
+        if there:
+            xs, ys = zip(*there, strict=True)
+            colour, mark = PALETTE[number % len(PALETTE)], MARKERS[number % len(MARKERS)]
+            axis.plot(xs, ys, mark, color=colour, markersize=7, label=name)
+    axis.axvline(1, color="#777777", linewidth=1)
+    for between in range(1, len(dots.rows)):
+        axis.axhline(between - 0.5, color="#dddddd", linewidth=0.8)
+    axis.set_yticks(range(len(dots.rows)), dots.rows)
+    axis.set_ylim(len(dots.rows) - 0.5, -0.5)
+    axis.set_xscale("log")
+    for set_formatter in (axis.xaxis.set_major_formatter, axis.xaxis.set_minor_formatter):
+        set_formatter(lambda x, _: f"{x:g}x" if f"{x:.0e}"[0] in "125" else "")
+    axis.set_xlabel(dots.axis)
+    axis.set_title(dots.title, loc="left", fontsize=10)
+    axis.grid(axis="x", which="both", alpha=0.25)
+    figure.legend(fontsize=8, frameon=False, loc="outside lower center", ncols=3)
+    return figure
+
+
 def _by_label(runs: Sequence[RecordedRun]) -> dict[str, list[RecordedRun]]:
     """Runs of every line, in the order of the table."""
     known = list(ALGORITHMS)
@@ -76,20 +107,17 @@ def _canvas(rows: int) -> tuple[Any, Any]:
 def _draw_accuracy(axes: Any, runs: Sequence[RecordedRun], title: str) -> None:
     for number, (name, members) in enumerate(_by_label(runs).items()):
         measured = [
-            [
-                (r["seconds"], r["t"], r["test_accuracy"])
-                for r in run.rows
-                if r["t"] and r["test_accuracy"] is not None
-            ]
+            {r["t"]: r for r in run.rows if r["t"] and r["test_accuracy"] is not None}
             for run in members
         ]
-        points = list(zip(*measured, strict=False))  # one entry a measurement, over the seeds
+        rows_at = aligned(members, measured)
+        points = [[rows[t] for rows in rows_at] for t in rows_at[0]]  # over the seeds
         colour = PALETTE[number % len(PALETTE)]
         dash = {"centralized": ":", "fedavg-ic": "--"}.get(name, "-")
-        for axis, column in zip(axes, (0, 1), strict=True):
+        for axis, column in zip(axes, ("seconds", "t"), strict=True):
             xs = [mean(point[column] for point in points_at) for points_at in points]
             low, mid, high = (
-                [f([100 * point[2] for point in points_at]) for points_at in points]
+                [f([100 * point["test_accuracy"] for point in points_at]) for points_at in points]
                 for f in (min, mean, max)
             )
             axis.plot(xs, mid, dash, color=colour, label=name, linewidth=1.8)

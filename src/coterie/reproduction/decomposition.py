@@ -4,27 +4,23 @@ from dataclasses import replace
 
 from coterie.record import RecordedRun
 from coterie.reproduction.efficiency import PRINTED, cell_of, runs_of, timed, whole_targets
-from coterie.reproduction.runs import FEDAVG, HIERFAVG, THEIRS, Runs, budgets, mean_of, mixed, times
+from coterie.reproduction.runs import (
+    FEDAVG,
+    HIERFAVG,
+    THEIRS,
+    Runs,
+    budgets,
+    mean_of,
+    mixed,
+    times,
+    without_group_means,
+)
 from coterie.reproduction.tables import NOT_RUN, Table, figure, times_faster, verdict
-from coterie.schedule import Event
 
 PARTS = (
     *("steps to target", "fewer steps", "ms a step", "dearer steps"),
     *("given time", "speed-up"),
 )
-
-
-def without_group_means(runs: Runs) -> Runs:
-    """Return runs as if group means took no time."""
-    return Runs(tuple(_without(run) for run in runs.members))
-
-
-def _without(run: RecordedRun) -> RecordedRun:
-    each, saved, rows = run.summary["d_group"] or 0.0, 0.0, []
-    for row in run.rows:
-        saved += each * (row["event"] == Event.GROUP)
-        rows.append({**row, "seconds": row["seconds"] - saved})
-    return replace(run, rows=rows, summary={**run.summary, "seconds": rows[-1]["seconds"]})
 
 
 def free_group_means(runs: Runs) -> list[Table]:

@@ -1,7 +1,7 @@
 """Recorded runs as a reproduction asks about them: by algorithm, setting, seed and clock."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import mean, stdev
 from typing import Any
 
@@ -9,6 +9,7 @@ from coterie.comparison import label, seconds_to
 from coterie.models import REFERENCE_FLOPS
 from coterie.record import RecordedRun
 from coterie.retime import retime
+from coterie.schedule import Event
 
 OURS = "fedavg-ic"  # with our planner
 CHOSEN = "fedavg-ic (auto)"  # with our planner, which also chose how many groups and how often
@@ -106,6 +107,19 @@ def mixed(runs: Runs, *more: str) -> Runs:
 
     given = [run for run in runs.members if label(run) != CHOSEN]
     return Runs(tuple(retime(run, (*clock(run), *more)) for run in given))
+
+
+def without_group_means(runs: Runs) -> Runs:
+    """Return runs as if group means took no time."""
+    return Runs(tuple(_without(run) for run in runs.members))
+
+
+def _without(run: RecordedRun) -> RecordedRun:
+    each, saved, rows = run.summary["d_group"] or 0.0, 0.0, []
+    for row in run.rows:
+        saved += each * (row["event"] == Event.GROUP)
+        rows.append({**row, "seconds": row["seconds"] - saved})
+    return replace(run, rows=rows, summary={**run.summary, "seconds": rows[-1]["seconds"]})
 
 
 def honest(runs: Runs, *more: str) -> Runs:

@@ -11,13 +11,31 @@ WITHIN = 0.25  # of the printed figure, and on the same side of 1, is reproduced
 
 
 @dataclass(frozen=True)
+class Dots:
+    """Numbers above 0 to look at: in every row a mark for each of some series; None is no mark."""
+
+    name: str  # of its picture
+    title: str
+    axis: str
+    rows: list[str] = field(default_factory=list)
+    series: dict[str, list[float | None]] = field(default_factory=dict)
+
+    def add(self, row: str, values: dict[str, float | None]) -> None:
+        """Add a row with the values of its series."""
+        for name, value in values.items():
+            self.series.setdefault(name, [None] * len(self.rows)).append(value)
+        self.rows.append(row)
+
+
+@dataclass(frozen=True)
 class Table:
-    """A table with a title, and what has to be known to read it."""
+    """A table with a title, what has to be known to read it, and perhaps a picture of it."""
 
     title: str
     columns: tuple[str, ...]
     rows: list[list[str]] = field(default_factory=list)
     foot: str = ""
+    dots: Dots | None = None
 
 
 def percent(value: Mean | None) -> str:
@@ -105,7 +123,7 @@ def holds(claim: bool | None, but: str = "") -> str:
 
 
 def markdown(tables: Sequence[Table]) -> str:
-    """Write tables as Markdown.
+    """Write tables as Markdown, with their pictures, which are files beside it.
 
     >>> print(markdown([Table("T", ("a", "b"), [["1", "x|y"]], "note")]))
     ### T
@@ -126,4 +144,5 @@ def markdown(tables: Sequence[Table]) -> str:
         ]
         parts += [f"### {table.title}", "", *(f"| {line} |" for line in cells), ""]
         parts += [table.foot, ""] if table.foot else []
+        parts += [f"![{table.dots.title}]({table.dots.name}.png)", ""] if table.dots else []
     return "\n".join(parts)

@@ -66,11 +66,22 @@ class Page {
     for (const note of data.notes) html(this.root, "p", { class: "warning note" }, note);
   }
 
+  // The first table is open, with its picture if it has one; the others are folded.
   tables(data) {
     for (const [at, each] of data.tables.entries()) {
-      const part = html(this.root, "section", { id: `table-${at + 1}` });
-      html(part, "h2", {}, each.title);
-      table(part, each.columns, each.rows, each.title);
+      const [name, first] = [`table-${at + 1}`, at === 0];
+      const part = html(this.root, first ? "section" : "details", { id: name, class: "told", open: this.opened.get(name) ?? false });
+      if (!first) part.addEventListener("toggle", () => this.opened.set(name, part.open));
+      html(first ? part : html(part, "summary"), "h2", {}, each.title);
+      if (each.dots) {
+        const memory = this.memories.get(name) || { hidden: new Set() };
+        this.memories.set(name, memory);
+        const spec = { ...dots(each.dots), file: `${name}-dots` };
+        const figure = new Figure(html(part, "div", { class: "figures" }), spec, memory);
+        memory.changed = () => figure.refresh();
+        this.figures.push(figure);
+      }
+      judged(part, each);
       if (each.foot) html(part, "p", { class: "quiet" }, each.foot);
     }
   }
@@ -206,6 +217,26 @@ function table(parent, head, rows, caption, kind = "") {
   }
   return element;
 }
+
+// A table of what was judged: words to the left, and of several verdicts each below its figure.
+function judged(parent, { title, columns, rows }) {
+  const verdicts = columns.flatMap((name, at) => (name === "verdict" ? [at] : []));
+  const below = verdicts.length > 1 ? verdicts : [];
+  const kept = columns.map((_, at) => at).filter((at) => !below.includes(at));
+  const figures = /^([^a-z]|not run|never)/i;
+  const words = (at) => rows.every((row) => !figures.test(row[at])) && rows.some((row) => row[at]);
+  const element = table(parent, kept.map((at) => columns[at]), rows.map((row) => kept.map((at) => row[at])), title);
+  [...element.rows].forEach((line, nth) => kept.forEach((at, place) => {
+    const box = line.cells[place];
+    if (at && words(at)) box.classList.add("words");
+    if (!nth) return;
+    const row = rows[nth - 1];
+    if (verdicts.includes(at)) box.classList.add(...verdictClass(row[at]));
+    if (below.includes(at + 1) && row[at + 1] && row[at + 1] !== row[at]) html(box, "div", { class: verdictClass(row[at + 1]).join(" ") }, row[at + 1]);
+  }));
+}
+
+const verdictClass = (text) => ["verdict", /^(reproduced|at least)/.test(text) ? "good" : /^(differs|never|[\d.]+ of it)/.test(text) ? "off" : "open"];
 
 const page = new Page(document.querySelector("main"));
 const embedded = document.getElementById("data");
