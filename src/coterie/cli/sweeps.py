@@ -157,6 +157,8 @@ def _reproduce(
     folder, every = _place(experiment_path(name), scale, (), (), out)
     failure = _run_what_is_left(folder, _with_data(only(every, wanted)), pace)
     runs, left_out = _complete(every, failure)
+    order = {job.folder: at for at, job in enumerate(every)}
+    runs.sort(key=lambda run: order[run.folder])
     others = {path.parent for path in folder.rglob(ROWS)} - {job.folder for job in every}
     left_out += [f"{other}: not a run of this experiment at this scale" for other in sorted(others)]
     tables = judge(name, runs)
