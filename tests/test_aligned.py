@@ -35,7 +35,7 @@ def test_chosen_schedules_are_averaged_between_measurements_too() -> None:
     assert found["y"]["test_accuracy"]["sd"] == [0] * 5
     assert (found["unshared"], found["between"]) == (1, 3)
     drawn = figure_curve(pair(chose=True), "seconds", "test_accuracy", 100)
-    assert [x for x, _, _ in drawn] == [40, 60, 80]  # the start is left out: from step 20 on
+    assert drawn == [(20, 10, 0), (40, 20, 0), (60, 30, 0), (80, 40, 0)]  # but for the start
 
 
 def test_what_one_of_two_neighbours_lacks_is_not_made_up() -> None:

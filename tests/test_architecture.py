@@ -55,6 +55,7 @@ ORDER = [
     "straying",
     "sweep",
     "comparison",
+    "aligned",
     "selection",
     "table",
     "reproduction",

@@ -50,7 +50,7 @@ def test_what_is_measured_stays_below_its_bound(small: Path, tmp_path: Path) -> 
     assert 1 / (2 * 4 * 0.005 * found.omega) == pytest.approx(firsts.max())
 
 
-def test_the_same_for_programs(
+def test_json_has_the_constants_and_every_global_mean(
     small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -64,12 +64,13 @@ def test_the_same_for_programs(
     assert [mean["apart"] for mean in told["global_means"]] == [
         found.trace.apart[end] for end in found.ends
     ]
+    assert (told["least_loss"], told["notes"]) == (found.least, [])
     assert list(tmp_path.iterdir()) == [small]  # a picture only if asked for
 
 
 def test_a_rate_that_is_too_high_is_said(small: Path) -> None:
-    (config,) = load_experiment(small, ["train.lr=0.5", "train.steps=5"])
-    assert any("eta is 0.5 and 1/beta 0.0" in note for note in stray(config).notes)
+    done = coterie("bound", small, "--set", "train.lr=0.5", "--set", "train.steps=5", "--json")
+    assert any("eta is 0.5 and 1/beta 0.0" in note for note in json.loads(done.stdout)["notes"])
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """What the paper says beside what was measured: on hand-made runs, and on real small ones."""
 
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,10 @@ from coterie.record import RecordedRun, find_runs
 from coterie.reproduction import REPRODUCTIONS, Table, judge
 from coterie.reproduction.curves import by_diversity, by_spread, by_time, noises
 from coterie.reproduction.decomposition import decomposed
-from coterie.reproduction.efficiency import PRINTED, whole_targets
+from coterie.reproduction.efficiency import PRINTED, runs_of, whole_targets
 from coterie.reproduction.runs import (
     CHOSEN,
+    OURS,
     PAPER_CLOCK,
     THEIRS,
     Runs,
@@ -31,6 +33,7 @@ from recorded import recorded
 from resuming import coterie
 
 REFERENCE = {"name": "fedavg-ic", "grouping": "reference"}
+AUTO = {"name": "fedavg-ic", "num_groups": "auto", "tau1": "auto", "tau2": "auto"}
 
 
 def trio(
@@ -284,13 +287,17 @@ def test_a_table_is_run_judged_and_written_and_not_run_twice(
     )
     done = coterie(*words)
     assert done.exit_code == 0, done.output
-    assert "1 of 4 runs: complete already" in done.output
+    assert "1 of 5 runs: complete already" in done.output
     assert (out / "report.html").stat().st_size > 10_000
     said = (out / "reproduction.md").read_text()
     assert "| Dtt sr | 1 | fedavg (to 42%) | 50 |" in said
     assert "| Dtt sr | 1 | fedavg-ic (reference) | 6 (8.33x) |" in said
-    told = [line for line in said.splitlines() if line.startswith(f"| Dtt sr | 1 | {CHOSEN} |")]
-    assert re.fullmatch(r".* \| not run \| [\d.]+ \([\d.]+x\) \|", told[0])
+    planned, chosen = (first_row(said, name)[-1] for name in (OURS, CHOSEN))
+    assert first_row(said, THEIRS)[-4::2] == [planned, chosen]
+    assert planned != chosen
+    assert first_row(said, CHOSEN)[-2] == "-"  # not by another clock than it was chosen by
+    assert (out / "speed-ups.png").read_bytes().startswith(b"\x89PNG")
+    assert "(speed-ups.png)" in said
     runs = {run.config["algorithm"]["name"]: run for run in find_runs([out])[0]}
     mixed = retime(runs["fedavg"], PAPER_CLOCK)
     assert mixed.summary["d_global"] > 2 * runs["fedavg"].summary["d_global"]
@@ -299,7 +306,49 @@ def test_a_table_is_run_judged_and_written_and_not_run_twice(
     again = coterie(*words)
     assert f"left out: {out / 'other'}: not a run of this experiment" in again.output
     assert (out / "reproduction.md").read_text() == said
-    assert "4 of 4 runs: complete already" in again.output
+    assert "5 of 5 runs: complete already" in again.output
+    shutil.copytree(next(job.parent for job in out.glob("*hierfavg*/rows.jsonl")), out / "x")
+    (out / "x").rename(next(out.glob("*hierfavg*")) / "copy")
+    again = coterie(*words)
+    assert again.exit_code == 0, again.output
+    assert "copy: not a run of this experiment" in again.output
+    assert (out / "reproduction.md").read_text() == said
+
+
+def first_row(said: str, name: str) -> list[str]:
+    """The cells of the first row of an algorithm."""
+    line = next(line for line in said.splitlines() if f"| {name} |" in line)
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_a_chosen_schedule_counts_when_it_has_all_seeds_of_the_others() -> None:
+    where = {"data": {"name": "mnist-o"}, "model": {"name": "sr"}, "partition": {"kind": "Dtt"}}
+    given = [run for seed in (0, 1) for run in trio(seed, 0.8, 0.5, 0.9, **where)]
+    chosen = [
+        recorded([(0, 0.1), (2, 0.9)], seed, {"tuned": {}}, algorithm=AUTO, **where)
+        for seed in (0, 1, 2)
+    ]
+    some = runs_of(Runs((*given, chosen[0])), "Dtt", "sr")
+    assert some.labels == ["fedavg", "hierfavg", THEIRS]
+    assert list(targets(some)) == [0, 1]
+    every = runs_of(Runs((*given, *chosen)), "Dtt", "sr")
+    assert times(every, CHOSEN, targets(every)).by_seed == {0: 2, 1: 2}
+
+
+def test_a_reproduction_shows_its_settings_in_the_order_of_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = small_efficiency(tmp_path)
+    path.write_text(
+        "[data]\nsample = 0.1\n[partition]\nnum_nodes = 10\nnum_edges = 10\n[train]\nsteps = 5\n"
+        "[algorithm]\nname = 'fedavg'\n[sweep]\n'partition.kind' = ['Dtt', 'Dhh']\n"
+    )
+    monkeypatch.setattr("coterie.cli.sweeps.experiment_path", lambda _: path)
+    done = coterie("reproduce", "efficiency", "--out", tmp_path / "runs", "--jobs", 1)
+    assert done.exit_code == 0, done.output
+    page = (tmp_path / "runs" / "report.html").read_text()
+    headings = re.findall(r'"heading":"([^"]*)"', page)
+    assert headings == ["kind Dtt", "kind Dhh"]
 
 
 def small_efficiency(folder: Path) -> Path:
@@ -308,6 +357,7 @@ def small_efficiency(folder: Path) -> Path:
         "[data]\nsample = 0.1\n[partition]\nkind = 'Dtt'\nnum_nodes = 10\nnum_edges = 10\n"
         "[train]\nsteps = 10\n[network]\ncombine = 'all'\n[sweep]\nalgorithm = [{name = 'fedavg'}, "
         "{name = 'hierfavg'}, {name = 'fedavg-ic', grouping = 'reference', num_groups = 2}, "
+        "{name = 'fedavg-ic', num_groups = 2}, "
         "{name = 'fedavg-ic', num_groups = 'auto', tau1 = 'auto', tau2 = 'auto'}]\n"
     )
     return path

@@ -28,25 +28,27 @@ def aligned(runs: Sequence[RecordedRun], measured: Sequence[ByStep]) -> list[ByS
         return [{t: rows[t] for t in shared} for rows in measured]
     low, high = max(map(min, measured)), min(map(max, measured))
     steps = sorted(t for t in set().union(*measured) if low <= t <= high)
-    return [{t: at_step(rows, t) for t in steps} for rows in measured]
+    return [at_steps(rows, steps) for rows in measured]
 
 
-def at_step(rows: ByStep, t: int) -> Row:
-    """Return the row of step t, or one between its neighbours; None is between None and anything.
+def at_steps(rows: ByStep, steps: Sequence[int]) -> ByStep:
+    """Return rows of some steps, or between their neighbours; None is between None and anything.
 
-    >>> at_step({0: {"t": 0, "seconds": 1.0, "loss": 2.0}, 4: {"t": 4, "seconds": 3.0}}, 1)
-    {'t': 1.0, 'seconds': 1.5, 'loss': None}
+    >>> at_steps({0: {"t": 0, "seconds": 1.0, "loss": 2.0}, 4: {"t": 4, "seconds": 3.0}}, [1])
+    {1: {'t': 1.0, 'seconds': 1.5, 'loss': None}}
     """
-    if t in rows:
-        return rows[t]
-    steps = sorted(rows)
-    at = bisect(steps, t)
-    before, after = rows[steps[at - 1]], rows[steps[at]]
-    part = (t - steps[at - 1]) / (steps[at] - steps[at - 1])
-    return {key: _between(value, after.get(key), part) for key, value in before.items()}
+    own = sorted(rows)
+    return {t: rows[t] if t in rows else _between(rows, own, t) for t in steps}
 
 
-def _between(a: Any, b: Any, part: float) -> float | None:
+def _between(rows: ByStep, own: Sequence[int], t: int) -> Row:
+    at = bisect(own, t)
+    before, after = rows[own[at - 1]], rows[own[at]]
+    part = (t - own[at - 1]) / (own[at] - own[at - 1])
+    return {key: _part_way(value, after.get(key), part) for key, value in before.items()}
+
+
+def _part_way(a: Any, b: Any, part: float) -> float | None:
     if not all(isinstance(value, int | float) for value in (a, b)):
         return None
     return float(a + part * (b - a))

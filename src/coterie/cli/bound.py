@@ -88,6 +88,7 @@ def _plain(found: "Straying", name: str) -> dict[str, Any]:
         "Delta": told.Delta.max(),
         "omega": found.omega,
         "theorem": found.theorem,
+        "least_loss": found.least,
     }
     names = "apart", "bound", "printed", "gap", "gap_bound"
     steps = (series[found.ends] for series in (told.apart, found.bound, found.printed))
@@ -97,7 +98,8 @@ def _plain(found: "Straying", name: str) -> dict[str, Any]:
         for end, row in zip(found.ends, rows, strict=True)
     ]
     given = {"algorithm": name, "tau1": s.tau1, "tau2": s.tau2}
-    return {**given, **{k: number(v) for k, v in constants.items()}, "global_means": means}
+    numbers = {key: number(value) for key, value in constants.items()}
+    return {**given, **numbers, "notes": found.notes, "global_means": means}
 
 
 def _print(found: "Straying", name: str) -> None:

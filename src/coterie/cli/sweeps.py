@@ -151,19 +151,21 @@ def _reproduce(
     from coterie.record import ROWS
     from coterie.report import dots_figure, write_report
     from coterie.report.drawing import png, write
-    from coterie.reproduction import judge, markdown
+    from coterie.reproduction import judge, markdown, narrow
     from coterie.sweep import only
 
     folder, every = _place(experiment_path(name), scale, (), (), out)
     failure = _run_what_is_left(folder, _with_data(only(every, wanted)), pace)
     runs, left_out = _complete(every, failure)
     order = {job.folder: at for at, job in enumerate(every)}
-    runs.sort(key=lambda run: order[run.folder])
+    own = [run for run in runs if run.folder in order]  # and none that was put inside of one
+    runs = sorted(own, key=lambda run: order[run.folder])
     others = {path.parent for path in folder.rglob(ROWS)} - {job.folder for job in every}
     left_out += [f"{other}: not a run of this experiment at this scale" for other in sorted(others)]
     tables = judge(name, runs)
     for table in tables:
-        print_table(table.title, table.columns, table.rows, table.foot, wrap="verdict")
+        columns, rows = narrow(table)
+        print_table(table.title, columns, rows, table.foot, wrap="verdict")
     for dots in (table.dots for table in tables if table.dots):
         write(folder / f"{dots.name}.png", png(dots_figure(dots)))
     write(folder / "reproduction.md", markdown(tables).encode())

@@ -64,12 +64,11 @@ def curve(runs: Sequence[RecordedRun], x: str, y: str, unit: float = 1.0) -> Cur
     Seeds that chose their schedules are averaged between the steps that they measured, too.
     """
     measured = [
-        {row["t"]: row for row in run.rows if row["t"] and row.get(y) is not None and x in row}
-        for run in runs
+        {row["t"]: row for row in run.rows if row.get(y) is not None and x in row} for run in runs
     ]
     rows_at = aligned(runs, measured)
     found = []
-    for t in rows_at[0] if rows_at else ():
+    for t in filter(None, rows_at[0] if rows_at else ()):
         values = [unit * float(rows[t][y]) for rows in rows_at]
         at = mean(float(rows[t][x]) for rows in rows_at)
         if at > 0:

@@ -107,11 +107,10 @@ def _canvas(rows: int) -> tuple[Any, Any]:
 def _draw_accuracy(axes: Any, runs: Sequence[RecordedRun], title: str) -> None:
     for number, (name, members) in enumerate(_by_label(runs).items()):
         measured = [
-            {r["t"]: r for r in run.rows if r["t"] and r["test_accuracy"] is not None}
-            for run in members
+            {r["t"]: r for r in run.rows if r["test_accuracy"] is not None} for run in members
         ]
         rows_at = aligned(members, measured)
-        points = [[rows[t] for rows in rows_at] for t in rows_at[0]]  # over the seeds
+        points = [[rows[t] for rows in rows_at] for t in rows_at[0] if t]  # over the seeds
         colour = PALETTE[number % len(PALETTE)]
         dash = {"centralized": ":", "fedavg-ic": "--"}.get(name, "-")
         for axis, column in zip(axes, ("seconds", "t"), strict=True):

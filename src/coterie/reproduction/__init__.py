@@ -8,9 +8,9 @@ from coterie.reproduction import curves, transfers
 from coterie.reproduction.decomposition import decomposed, free_group_means
 from coterie.reproduction.efficiency import efficiency
 from coterie.reproduction.runs import Runs
-from coterie.reproduction.tables import Dots, Table, markdown
+from coterie.reproduction.tables import Dots, Table, markdown, narrow
 
-__all__ = ["REPRODUCTIONS", "Dots", "Reproduction", "Table", "judge", "markdown"]
+__all__ = ["REPRODUCTIONS", "Dots", "Reproduction", "Table", "judge", "markdown", "narrow"]
 
 
 def _efficiency(runs: Runs) -> list[Table]:

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 
+from coterie.aligned import chose
 from coterie.reproduction.runs import (
     CHOSEN,
     FEDAVG,
@@ -73,10 +74,13 @@ FOOT = (
     "the paper's clock. Honest: counted operations, whole transfers both ways, models combined for "
     "everybody, the planner's upload charged; grouped as the authors do. Our planner: honest, "
     "grouped by it, judged by whether it is at least the paper's. Its schedule, too: it also chose "
-    "how many groups and how often to average, by a pilot on the clock. "
+    "how many groups and how often to average, by a pilot on the clock; shown where all seeds of "
+    "the others were run. n: seeds that every other algorithm has. "
     f"Reproduced: a speed-up within {WITHIN:.0%} of the printed one and on the same side of 1; "
-    "where the paper has a dash, later than FedAvg or never."
+    "where the paper has a dash, later than FedAvg or never. In the picture, group means free: as "
+    "mixed, but group means take no time."
 )
+OTHERS = "-: a schedule that was chosen by the honest clock cannot be timed by another."
 STRICT = (
     "Speed-ups if FedAvg, too, is timed when it first gets there, each seed to its own final "
     "accuracy to the last digit: no given time, no rounding."
@@ -95,6 +99,7 @@ def efficiency(runs: Runs) -> list[Table]:
     others = Table(
         "Other groupings: seconds (speed-up) to the same accuracy",
         ("work", "n", "algorithm", "as mixed", "honest"),
+        foot=OTHERS if CHOSEN in runs.labels else "",
     )
     strict = Table(
         "Speed-ups to FedAvg's exact final accuracy, FedAvg timed likewise",
@@ -113,7 +118,7 @@ def efficiency(runs: Runs) -> list[Table]:
         work, n = f"{kind} {model}", f"{len(targets(some))}"
         by_mix = mixed(some)
         found.rows.extend([work, n, *row] for row in _rows(by_mix, some, cell))
-        dots.add(work, _speed_ups(by_mix, some, cell))
+        dots.add(f"{work} (n = {n})", _speed_ups(by_mix, some, cell))
         others.rows.extend([work, n, *row] for row in _others(by_mix, some))
         strict.rows.extend([work, n, *row] for row in _strict(by_mix, some, cell))
         steps = ", ".join(f"{value}" for value, _ in some.each("train.steps"))
@@ -158,7 +163,7 @@ def _speed_ups(by_mix: Runs, runs: Runs, cell: Cell) -> dict[str, float | None]:
     return {
         "paper": cell.speed_up(THEIRS),
         "as mixed": timed(by_mix, THEIRS)[1],
-        "as mixed, group means free": timed(without_group_means(by_mix), THEIRS)[1],
+        "group means free": timed(without_group_means(by_mix), THEIRS)[1],
         "honest": timed(runs, THEIRS)[1],
         "our planner": timed(runs, OURS)[1],
         "its schedule, too": timed(runs, CHOSEN)[1],
@@ -176,7 +181,11 @@ def _planned(runs: Runs, name: str, cell: Cell) -> list[str]:
 def _others(by_mix: Runs, runs: Runs) -> list[list[str]]:
     printed = (FEDAVG, HIERFAVG, THEIRS)
     names = [name for name in runs.labels if name not in printed]
-    return [[name, *(cell_of(*timed(some, name)) for some in (by_mix, runs))] for name in names]
+    return [[name, *(_time(some, name) for some in (by_mix, runs))] for name in names]
+
+
+def _time(runs: Runs, name: str) -> str:
+    return cell_of(*timed(runs, name)) if runs.of(name).members else "-"
 
 
 def _strict(by_mix: Runs, runs: Runs, cell: Cell) -> list[list[str]]:
@@ -187,15 +196,22 @@ def _strict(by_mix: Runs, runs: Runs, cell: Cell) -> list[list[str]]:
         for which in (by_mix, runs):
             wanted = targets(which)
             base = times(which, FEDAVG, wanted).reached
-            found = times(which, name, wanted)
-            row.append(times_faster(found.over(base)) if found.by_seed else NOT_RUN)
+            row.append(times_faster(times(which, name, wanted).over(base)))
         rows.append(row)
     return rows
 
 
 def runs_of(runs: Runs, kind: str, model: str) -> Runs:
-    """Return the runs of one printed cell, on the seeds that all its algorithms have."""
-    return runs.where(partition__kind=kind, model__name=model).level()
+    """Return the runs of one printed cell, on the seeds that all its algorithms have.
+
+    A schedule that was chosen is left out unless it has all of these.
+    """
+    found = runs.where(partition__kind=kind, model__name=model)
+    others = Runs(tuple(run for run in found.members if not chose(run))).level()
+    chosen = found.of(CHOSEN).seeds()
+    whole = set(chosen) >= {run.config["seed"] for run in others.members}
+    more = [chosen[run.config["seed"]] for run in others.of(FEDAVG).members] if whole else []
+    return Runs((*others.members, *more))
 
 
 def timed(runs: Runs, name: str) -> tuple[Times, float | None]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from statistics import mean, stdev
 from typing import Any
 
+from coterie.aligned import chose
 from coterie.comparison import label, seconds_to
 from coterie.models import REFERENCE_FLOPS
 from coterie.record import RecordedRun
@@ -105,7 +106,7 @@ def mixed(runs: Runs, *more: str) -> Runs:
         profiled = run.config["model"]["name"] in REFERENCE_FLOPS
         return [word for word in PAPER_CLOCK if profiled or not word.startswith("compute.flops")]
 
-    given = [run for run in runs.members if label(run) != CHOSEN]
+    given = [run for run in runs.members if not chose(run)]
     return Runs(tuple(retime(run, (*clock(run), *more)) for run in given))
 
 

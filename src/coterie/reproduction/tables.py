@@ -21,9 +21,18 @@ class Dots:
     series: dict[str, list[float | None]] = field(default_factory=dict)
 
     def add(self, row: str, values: dict[str, float | None]) -> None:
-        """Add a row with the values of its series."""
-        for name, value in values.items():
-            self.series.setdefault(name, [None] * len(self.rows)).append(value)
+        """Add a row with the values of its series; it need not have all of them.
+
+        >>> dots = Dots("a", "A", "x")
+        >>> dots.add("first", {"p": 1.0})
+        >>> dots.add("second", {"q": 2.0})
+        >>> dots.series
+        {'p': [1.0, None], 'q': [None, 2.0]}
+        """
+        for name in values:
+            self.series.setdefault(name, [None] * len(self.rows))
+        for name, column in self.series.items():
+            column.append(values.get(name))
         self.rows.append(row)
 
 
@@ -36,6 +45,26 @@ class Table:
     rows: list[list[str]] = field(default_factory=list)
     foot: str = ""
     dots: Dots | None = None
+
+
+def narrow(table: Table) -> tuple[list[str], list[list[str]]]:
+    """Return columns and rows with every verdict below its figure, if there are several of a row.
+
+    >>> narrow(Table("T", ("a", "b", "verdict", "c", "verdict"), [["x", "1", "good", "", ""]]))
+    (['a', 'b', 'c'], [['x', '1\\ngood', '']])
+    >>> narrow(Table("T", ("a", "verdict"), [["x", "not run"]]))
+    (['a', 'verdict'], [['x', 'not run']])
+    """
+    columns = list(table.columns)
+    if columns.count("verdict") < 2:
+        return columns, table.rows
+    kept = [at for at, name in enumerate(columns) if name != "verdict"]
+
+    def cell(row: list[str], at: int) -> str:
+        said = row[at + 1] if at + 1 in range(len(columns)) and at + 1 not in kept else ""
+        return f"{row[at]}\n{said}" if said and said != row[at] else row[at]
+
+    return [columns[at] for at in kept], [[cell(row, at) for at in kept] for row in table.rows]
 
 
 def percent(value: Mean | None) -> str:

@@ -14,7 +14,7 @@ function dots({ title, axis, rows, series }) {
       const shown = names.filter((name) => !figure.memory.hidden.has(name));
       const marks = rows.flatMap((row, r) => shown.map((name) => ({ row, r, name, value: series[name][r] })).filter(({ value }) => value > 0));
       const tall = 40;
-      const left = Math.max(...rows.map((row) => measure(row, 12)), 20) + 14;
+      const left = Math.min(0.42 * width, Math.max(...rows.map((row) => measure(row, 12)), 20) + 14);
       const box = { left, right: width - 16, top: 8, bottom: 8 + tall * rows.length };
       const [low, high] = extent([1, ...marks.map(({ value }) => value)]);
       const x = scale(low / 1.15, high * 1.15, box.left, box.right, true, (box.right - box.left) / 60);
@@ -27,7 +27,7 @@ function dots({ title, axis, rows, series }) {
       svg(root, "path", { d: `M${x(1)},${box.top}V${box.bottom}`, class: "cursor" });
       rows.forEach((row, r) => {
         const middle = box.top + tall * (r + 0.5);
-        svg(root, "text", { x: left - 10, y: middle + 4, class: "tick end" }, row);
+        svg(svg(root, "text", { x: left - 10, y: middle + 4, class: "tick end" }, shorten(row, left - 12)), "title", {}, row);
         if (r) svg(grid, "path", { d: `M${box.left},${box.top + tall * r}H${box.right}` });
       });
       const parts = marks.map((mark) => {

@@ -228,7 +228,7 @@ function judged(parent, { title, columns, rows }) {
   const element = table(parent, kept.map((at) => columns[at]), rows.map((row) => kept.map((at) => row[at])), title);
   [...element.rows].forEach((line, nth) => kept.forEach((at, place) => {
     const box = line.cells[place];
-    if (at && words(at)) box.classList.add("words");
+    if (at && (verdicts.includes(at) || words(at))) box.classList.add("words");
     if (!nth) return;
     const row = rows[nth - 1];
     if (verdicts.includes(at)) box.classList.add(...verdictClass(row[at]));
