@@ -123,12 +123,14 @@ def test_a_flag_whose_process_is_killed_is_down_until_it_is_set_again() -> None:
 def test_ctrl_c_leaves_a_sweep_that_goes_on(tmp_path: Path) -> None:
     out = tmp_path / "out"
     words = ("--engine", "ray", "--workers", 1, "--checkpoint-every", 1000, "--out", out)
-    process = start("sweep", sweep(tmp_path, 2, 400), *words)
+    file = sweep(tmp_path, 2, 400)
+    process = start("sweep", file, *words)
     wait_for(lambda: n_rows(out / "seed0") > 2, process)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: Ray's processes get it, too
     _, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130, said
-    assert said == f"coterie: stopped; go on with: coterie run --resume {out}\n"
+    how = f"go on with: coterie sweep {file} --out {out} --engine ray"
+    assert said == f"coterie: stopped, 0 of 2 runs are done; {how}\n"
     stopped = read_run(out / "seed0")
     t = stopped.summary["steps"]
     assert stopped.summary["status"] == "interrupted"

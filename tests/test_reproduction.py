@@ -1,7 +1,10 @@
 """What the paper says beside what was measured: on hand-made runs, and on real small ones."""
 
+import io
+import json
 import re
 import shutil
+import tarfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +13,7 @@ import pytest
 
 from coterie.cli.experiments import experiment_path
 from coterie.config import load_experiment, make_config
+from coterie.errors import DataError
 from coterie.experiment import execute
 from coterie.record import RecordedRun, find_runs
 from coterie.reproduction import REPRODUCTIONS, Table, judge
@@ -333,6 +337,41 @@ def test_a_chosen_schedule_counts_when_it_has_all_seeds_of_the_others() -> None:
     assert list(targets(some)) == [0, 1]
     every = runs_of(Runs((*given, *chosen)), "Dtt", "sr")
     assert times(every, CHOSEN, targets(every)).by_seed == {0: 2, 1: 2}
+
+
+def test_what_is_complete_is_shown_without_running_and_without_the_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("coterie.cli.sweeps.experiment_path", lambda _: small_efficiency(tmp_path))
+    out = tmp_path / "runs"
+    words = ["reproduce", "efficiency", "--out", out, "--jobs", 1]
+    assert coterie(*words, "--only", "algorithm.name=fedavg").exit_code == 0
+
+    def gone(*_: object) -> None:
+        raise DataError("no such data")
+
+    monkeypatch.setattr("coterie.build.load_dataset", gone)
+    for more in (["--no-run"], ["--only", "algorithm.name=fedavg"]):
+        (out / "reproduction.md").unlink()
+        done = coterie(*words, *more)
+        assert done.exit_code == 0, done.output
+        assert "| Dtt sr | 1 | fedavg (to 42%) |" in (out / "reproduction.md").read_text()
+    assert coterie(*words, "--only", "algorithm.name=hierfavg").exit_code == 2
+    assert len(find_runs([out])[0]) == 1
+
+
+def test_the_runs_that_are_kept_are_complete_runs_of_the_experiment() -> None:
+    archive = Path(__file__).parent.parent / "docs" / "efficiency-runs.tar.xz"
+    with tarfile.open(archive) as packed:
+        told = json.load(packed.extractfile("efficiency/runs.json") or io.BytesIO())["runs"]
+        names = set(packed.getnames())
+        for run in told:
+            summary = packed.extractfile(f"efficiency/{run['folder']}/summary.json")
+            assert summary is not None
+            assert json.load(summary)["status"] == "complete"
+    wanted = set(load_experiment(experiment_path("efficiency")))
+    assert {make_config(run["config"]) for run in told} <= wanted
+    assert {name.split("/")[1] for name in names} == {"runs.json", *(r["folder"] for r in told)}
 
 
 def test_a_reproduction_shows_its_settings_in_the_order_of_its_file(

@@ -116,7 +116,8 @@ def test_a_stopped_sweep_finishes_its_steps_and_begins_no_other_run(
     os.killpg(process.pid, number)
     _, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
-    assert said == f"coterie: stopped; go on with: coterie run --resume {out}\n"
+    how = f"go on with: coterie run --resume {out}"
+    assert said == f"coterie: stopped, 0 of 6 runs are done; {how}\n"
     found = {path.parent.name: json.loads(path.read_text()) for path in out.rglob("summary.json")}
     assert {name: told["status"] for name, told in found.items()} == {
         "seed0": "interrupted",

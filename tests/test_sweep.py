@@ -15,7 +15,7 @@ from coterie.reproduction import Table
 from coterie.selection import rank
 from coterie.sweep import only, place_jobs, plan_jobs, sweep_folder
 from recorded import recorded
-from resuming import coterie
+from resuming import coterie, outcome
 
 BASE = (
     "[data]\nsample = 0.1\n[partition]\nnum_nodes = 10\nnum_edges = 10\n"
@@ -205,7 +205,9 @@ def test_settings_are_chosen_by_the_validation_part(tmp_path: Path) -> None:
     )
     done = coterie("sweep", file, "--out", tmp_path / "out", "--jobs", 1)
     assert done.exit_code == 0, done.output
-    assert "best: --set train.lr=0.1" in done.output
+    assert f"best: coterie run {file} --set train.lr=0.1\n" in done.output
+    head = next(line for line in done.output.splitlines() if "val_accuracy seeds" in line)
+    assert head.split() == ["lr", "val_accuracy", "seeds"]  # and nothing of where it ran
     lines = [line.split() for line in done.output.splitlines()]
     assert [line[0] for line in lines if line and line[-1] == "2"] == ["0.1", "0.0001"]
 
@@ -217,7 +219,8 @@ def test_the_search_that_ships_ranks_its_settings_without_any_files(tmp_path: Pa
     done = coterie(*words, "--jobs", 1)
     assert done.exit_code == 0, done.output
     assert "best val_accuracy first" in done.output
-    assert "best: --set train.batch_size=" in done.output
+    best = "--set train.steps=2 --set data.sample=0.1 --set seed=0 --set train.batch_size="
+    assert f"best: coterie run search {best}" in done.output
     runs, _ = find_runs([tmp_path / "out"])
     assert (
         len({(run.config["train"]["lr"], run.config["train"]["batch_size"]) for run in runs}) == 4
@@ -255,6 +258,29 @@ def test_a_run_without_what_is_chosen_by_is_one_line() -> None:
         rank([run], "val_accuracy")
 
 
+def test_a_sweep_with_a_run_that_cannot_be_read_names_no_best(tmp_path: Path) -> None:
+    file, out = tmp_path / "my.toml", tmp_path / "out"
+    file.write_text(BASE + "[sweep]\nselect = 'val_accuracy'\n'train.lr' = [0.01, 0.1]\n")
+    words = ["sweep", file, "--out", out, "--jobs", 1]
+    assert coterie(*words).exit_code == 0
+    whole = outcome(out / "lr0.1")
+    (out / "lr0.1" / "rows.jsonl").write_text("{\n{\n")
+    done = coterie(*words)
+    assert done.exit_code == 2
+    assert f"left out: {out / 'lr0.1'}: damaged" in done.output
+    assert done.output.endswith("coterie: 1 of 2 runs cannot be read\n")
+    assert "best: coterie" not in done.output
+    (out / "lr0.1" / "rows.jsonl").unlink()
+    assert (
+        f"{out / 'lr0.1'}: not a finished run, rows.jsonl is missing"
+        in coterie("compare", out).output
+    )
+    done = coterie(*words)  # without rows it is not complete, and is run again
+    assert done.exit_code == 0, done.output
+    assert "1 of 2 runs: complete already" in done.output
+    assert outcome(out / "lr0.1") == whole
+
+
 def test_complete_runs_are_ranked_and_those_that_failed_told_of_after(tmp_path: Path) -> None:
     file, out = tmp_path / "my.toml", tmp_path / "out"
     axes = "[sweep]\n'train.lr' = [1e38, 1e37, 0.1]\n"
@@ -262,7 +288,7 @@ def test_complete_runs_are_ranked_and_those_that_failed_told_of_after(tmp_path: 
     words = ["sweep", file, "--out", out, "--jobs", 1]
     done = coterie(*words)
     assert done.exit_code == 2
-    best = done.output.index("best: --set train.lr=0.1")
+    best = done.output.index(f"best: coterie run {file} --set train.lr=0.1")
     assert done.output.index("best val_accuracy first") < best
     assert best < done.output.index(f"left out: {out / 'lr1e+37'}: diverged after step")
     assert best < done.output.index("failed: lr1e+38: the loss is")

@@ -17,7 +17,7 @@ from coterie.problem import Problem
 from coterie.record import RunWriter, ended
 from coterie.run import State, rounds
 from coterie.sections import Config
-from coterie.tuning import doubt
+from coterie.tuning import doubt, named_schedules
 
 
 class Interrupted(KeyboardInterrupt):
@@ -133,6 +133,8 @@ def _advance(
         run.Delta_first = state.row.Delta if run.Delta_first is None else run.Delta_first
         on_state(state)
         if state.t == problem.steps:
+            if state.tuned and len(state.tuned.changes) > 1:
+                say(f"went by tau1 and tau2 of {named_schedules(state.tuned.changes)}")
             return
         stops = stop()
         if stops or run.keeper.due:
@@ -152,6 +154,8 @@ def chosen(problem: Problem, state: State) -> str:
     K, (t, tau1, tau2), e = len(groups.grouping.sizes), tuned.changes[0], tuned.expected
     what = f"chose {K} group{'s' * (K > 1)}, tau1 = {tau1}, tau2 = {tau2} after {t} steps"
     target, ends = problem.tuning.target, f"it would end with {e.ends}"
+    if e.seconds <= state.row.seconds:
+        return f"{what}; {target} is reached already"
     if math.isinf(e.low_s):
         return f"{what}; {target} is not reached in {problem.steps} steps: {ends}"
     latest = f"{e.high_s:.3g}" if math.isfinite(e.high_s) else "never"

@@ -205,7 +205,8 @@ def find_runs(
         if not path.is_dir():
             what = "a file; name the folder of a run" if path.exists() else "no such folder"
             raise RecordError(f"{path}: {what}")
-        found = [p.parent for p in path.rglob(ROWS)]
+        files = [p for name in (ROWS, "summary.json") for p in path.rglob(name)]
+        found = [p.parent for p in files if p.is_file()]
         if not found:
             raise RecordError(f"{path}: no run in it (a run folder has {ROWS})")
         folders.update(found)
@@ -241,12 +242,16 @@ def _again(folder: Path) -> str:
     """Say how to have a run anew that cannot be read: its sweep knows its settings, or it does."""
     if _whole(folder) != folder:
         return f"to run it again, move it away, then: {resume_command(folder.parent)}"
+    if not (folder / "config.toml").exists():
+        return "its settings are lost"
     config = shlex.quote(str(folder / "config.toml"))
     return f"to run it again: coterie run {config} --out {shlex.quote(f'{folder}-again')}"
 
 
 def ended(folder: Path) -> str | None:
-    """Say why a run cannot be gone on with; None if it can, or was not begun."""
+    """Say why a run cannot be gone on with; None if it can, or was not begun, or lost its rows."""
+    if not (folder / ROWS).exists():
+        return None
     try:
         summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
         return {"complete": COMPLETE, "diverged": DIVERGED}.get(summary["status"])

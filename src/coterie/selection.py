@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import mean, stdev
 from typing import Any
 
-from coterie.config import SELECT
+from coterie.config import SELECT, WHERE
 from coterie.errors import RecordError
 from coterie.record import RecordedRun
 
@@ -29,7 +29,7 @@ def rank(
     """
     tables = [run.settings for run in runs]
     every = [*tables, *also]
-    named = [key for key in dict.fromkeys(k for table in every for k in table) if key != "seed"]
+    named = [key for key in dict.fromkeys(k for table in every for k in table) if _tells(key)]
     keys = [key for key in named if len({str(table.get(key)) for table in every}) > 1]
     found: dict[str, tuple[dict[str, Any], list[float]]] = {}
     for run, table in zip(runs, tables, strict=True):
@@ -41,6 +41,11 @@ def rank(
     ]
     sign = -1 if SELECT[select] == "most" else 1
     return sorted(candidates, key=lambda c: (-c.seeds, sign * c.value))
+
+
+def _tells(key: str) -> bool:
+    """Whether a setting can tell candidates apart: neither the seed, nor where runs ran."""
+    return key != "seed" and not key.startswith(f"{WHERE}.")
 
 
 def _value(run: RecordedRun, select: str) -> float:

@@ -118,9 +118,9 @@ def again(problem: Problem, tuned: Tuned, groups: Averaging, spent_bytes: float)
     stay = outlook.of(option, now.tau1, now.tau2 if option.num_groups > 1 else 1)
     room = max(tuning.max_bytes - spent_bytes, stay.bytes)
     best = next(f for f in outlook.forecasts([option]) if f.bytes <= room)
-    if best.seconds + best.high_s >= BETTER * (stay.seconds + stay.high_s):
-        return replace(tuned, looked_at=t)
-    return _taken(tuned, best, t)
+    sooner = best.seconds + best.high_s < BETTER * (stay.seconds + stay.high_s)
+    same = (best.tau1, best.tau2) == (now.tau1, now.tau2)
+    return _taken(tuned, best, t) if sooner and not same else replace(tuned, looked_at=t)
 
 
 def _taken(tuned: Tuned, forecast: Forecast, t: int) -> Tuned:

@@ -22,7 +22,34 @@ BETTER = 0.97  # of the forecast seconds, to change the schedule
 DOUBT = 1.2  # a reach may be so many times what fits best, or less by that
 SHORT = 2  # which of an outlook's fits has the short reach
 POWER, LEAST_POWER = 0.85, 0.6  # of the loss above its floor that errors fall with, and at least
+MOST_TOLD = 5  # schedules of a run, one by one
 NEAR = 0.05  # in the logarithm of that loss
+
+
+def named_target(loss: float, accuracy: float) -> str:
+    """Name what a run is to reach; 0 is not given.
+
+    >>> named_target(0.0, 0.85), named_target(0.4, 0.0), named_target(0.0, 0.0)
+    ('an accuracy of 0.85', 'a loss of 0.4', "FedAvg's loss")
+    """
+    if accuracy:
+        return f"an accuracy of {accuracy:g}"
+    return f"a loss of {loss:g}" if loss else "FedAvg's loss"
+
+
+def named_schedules(changes: Sequence[tuple[int, int, int]]) -> str:
+    """Write step, tau1 and tau2 of schedules, some of many.
+
+    >>> named_schedules([(7, 1, 3), (12, 7, 1)])
+    '(1, 3) from step 7, (7, 1) from step 12'
+    >>> named_schedules([(t, 1, t) for t in range(1, 9)])[40:]
+    '(1, 3) from step 3, (1, 4) from step 4, 3 others, (1, 8) from step 8'
+    """
+    said = [f"({tau1}, {tau2}) from step {t}" for t, tau1, tau2 in changes]
+    if len(said) > MOST_TOLD:
+        between = len(said) - MOST_TOLD
+        said = [*said[: MOST_TOLD - 1], f"{between} others", said[-1]]
+    return ", ".join(said)
 
 
 @dataclass(frozen=True)
@@ -41,9 +68,7 @@ class Tuning:
     @property
     def target(self) -> str:
         """Name what is to be reached."""
-        if self.target_accuracy:
-            return f"an accuracy of {self.target_accuracy:g}"
-        return f"a loss of {self.target_loss:g}" if self.target_loss else "FedAvg's loss"
+        return named_target(self.target_loss, self.target_accuracy)
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ def main() -> None:
       coterie demo                          six algorithms on real images, in a minute
       coterie run quickstart                one run of an experiment file that ships with coterie
       coterie run my.toml --set algorithm.tau2=10 --set model.name=2nn
+      coterie sweep my.toml                 many runs, done once each, also after a crash
       coterie watch runs/my                 runs under way, on a page in the browser
       coterie compare runs/                 the table of any runs
       coterie retime runs/ --set network.link_mbytes_per_s=10    the same on slower links

@@ -116,11 +116,11 @@ def go_on(
     return every
 
 
-def run_all(folder: Path, todo: "list[Job]", pace: Pace) -> None:
-    """Run jobs into a folder, and say how to go on if they are stopped."""
+def run_all(folder: Path, todo: "list[Job]", pace: Pace, again: str = "") -> None:
+    """Run jobs into a folder, and say how to go on if they are stopped: by `again`, if given."""
     from coterie.build import load_dataset
     from coterie.experiment import Interrupted
-    from coterie.record import ROWS, RUNS, resume_command
+    from coterie.record import ROWS, RUNS, ended, resume_command
     from coterie.sweep import RunsFailed, Stop, run_jobs, sweep_folder
 
     on_ray = pace.on_ray or any(job.config.train.engine == "ray" for job in todo)
@@ -135,7 +135,7 @@ def run_all(folder: Path, todo: "list[Job]", pace: Pace) -> None:
             if ":" not in config.data.name:  # a user's function has nothing decoded to keep
                 load_dataset(config, show)
     stop = Stop()
-    way = f"go on with: {resume_command(folder)}"
+    way = f"go on with: {again or resume_command(folder)}"
     try:
         steps = {job.label: job.config.train.steps for job in todo}
         with sweep_folder(folder, todo), stopping(stop.ask), progress(steps) as (on_row, say):
@@ -162,7 +162,11 @@ def run_all(folder: Path, todo: "list[Job]", pace: Pace) -> None:
         raise Stopped(f"stopped after step {stopped.t}; {way}") from stopped
     except KeyboardInterrupt as stopped:
         begun = (folder / RUNS).exists() or any(folder.rglob(ROWS))
-        raise Stopped(f"stopped; {way if begun else 'nothing was written'}") from stopped
+        if not begun:
+            raise Stopped("stopped; nothing was written") from stopped
+        done = sum(ended(job.folder) is not None for job in todo)
+        far = f", {done} of {len(todo)} runs are done" if len(todo) > 1 else ""
+        raise Stopped(f"stopped{far}; {way}") from stopped
 
 
 def _at_address(job: "Job", address: str | None) -> "Job":

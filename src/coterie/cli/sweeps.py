@@ -1,8 +1,9 @@
 """`coterie sweep` and `coterie reproduce`: many runs, done once each, and what they say."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from shlex import quote
+from shlex import join
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -81,14 +82,22 @@ def sweep(
     path = experiment_path(file)
     select = selected_by(read_experiment(path))
     folder, chosen = _place(path, scale, wanted, overrides, out)
-    failure = _run_what_is_left(folder, chosen, replace(pace, on_ray=engine == "ray"))
+    more = ["--engine", engine] if engine == "ray" else []
+    again = _command("sweep", file, scale, wanted, overrides, out, more)
+    failure = _run_what_is_left(folder, chosen, replace(pace, on_ray=engine == "ray"), again)
     runs, left_out = _complete(chosen, failure)
+    lost = _unreadable(chosen, runs)
     if select:
-        _print_ranking(runs, select, chosen)
+        ranked = _print_ranking(runs, select, chosen)
+        if ranked and not lost:
+            best = _settled(overrides, wanted, ranked)
+            click.echo(f"\nbest: {_command('run', file, 'full', (), best, None)}")
     else:
         print_blocks(runs, None)
     click.echo(f"\nrun folder: {folder}")
     _tell(left_out, failure)
+    if lost:
+        raise CoterieError(f"{len(lost)} of {len(chosen)} runs cannot be read")
 
 
 @click.command()
@@ -96,12 +105,14 @@ def sweep(
 @scale_option
 @only_option
 @out_option
+@click.option("--no-run", is_flag=True, help="Tables and page of what is complete; run nothing.")
 @runs_at_once
 def reproduce(
     name: str,
     scale: "Scale",
     wanted: tuple[str, ...],
     out: Path | None,
+    no_run: bool,
     pace: Pace,
 ) -> None:
     """Run a table or figure of the paper, and set what the paper says beside what comes out.
@@ -109,6 +120,7 @@ def reproduce(
     \b
       coterie reproduce all --scale small          everything, on a part of the data
       coterie reproduce efficiency --only model.name=sr
+      coterie reproduce efficiency --no-run        tables of what has been run so far
       coterie list reproductions                   what there is
 
     On two cores everything at --scale small takes about half an hour, and single ones a few
@@ -131,7 +143,9 @@ def reproduce(
     failed = []
     for each in REPRODUCTIONS if name == "all" else [name]:
         try:
-            _reproduce(each, scale, wanted, out / each if out and name == "all" else out, pace)
+            where = out / each if out and name == "all" else out
+            again = _command("reproduce", name, scale, wanted, (), out)
+            _reproduce(each, scale, wanted, where, None if no_run else pace, again)
         except CoterieError as error:
             if name != "all":
                 raise
@@ -146,17 +160,22 @@ def _reproduce(
     scale: "Scale",
     wanted: tuple[str, ...],
     out: Path | None,
-    pace: Pace,
+    pace: Pace | None,
+    again: str,
 ) -> None:
-    from coterie.record import ROWS
+    """Run what is left, unless there is no pace to do so, and show what there is."""
+    from coterie.record import ROWS, resume_command
     from coterie.report import dots_figure, write_report
     from coterie.report.drawing import png, write
     from coterie.reproduction import judge, markdown, narrow
     from coterie.sweep import only
 
     folder, every = _place(experiment_path(name), scale, (), (), out)
-    failure = _run_what_is_left(folder, _with_data(only(every, wanted)), pace)
+    failure = None
+    if pace:
+        failure = _run_what_is_left(folder, _with_data(only(every, wanted)), pace, again)
     runs, left_out = _complete(every, failure)
+    left_out = [line.replace(resume_command(folder), again) for line in left_out]
     order = {job.folder: at for at, job in enumerate(every)}
     own = [run for run in runs if run.folder in order]  # and none that was put inside of one
     runs = sorted(own, key=lambda run: order[run.folder])
@@ -190,7 +209,9 @@ def _place(
     return folder, only(place_jobs(load_experiment(path, overrides, scale), folder), wanted)
 
 
-def _run_what_is_left(folder: Path, chosen: "list[Job]", pace: Pace) -> "RunsFailed | None":
+def _run_what_is_left(
+    folder: Path, chosen: "list[Job]", pace: Pace, again: str
+) -> "RunsFailed | None":
     """Run what is left of some jobs; return what failed, to be told of after the others."""
     from coterie.sweep import RunsFailed, still_to_do
 
@@ -199,7 +220,7 @@ def _run_what_is_left(folder: Path, chosen: "list[Job]", pace: Pace) -> "RunsFai
         click.echo(line, err=True)
     try:
         if todo:
-            run_all(folder, todo, pace)
+            run_all(folder, todo, pace, again)
     except RunsFailed as failure:
         return failure
     return None
@@ -230,25 +251,67 @@ def _tell(left_out: list[str], failure: "RunsFailed | None") -> None:
 
 
 def _with_data(jobs: "list[Job]") -> "list[Job]":
-    """Leave out runs on datasets that are not on this machine, and say so."""
+    """Leave out runs on datasets that are not on this machine, and say so; but not if complete."""
     from coterie.build import load_dataset
+    from coterie.record import ended
 
+    done = {job.label for job in jobs if ended(job.folder)}
     there: dict[Any, bool] = {}
-    for config in {job.config.data: job.config for job in jobs}.values():
+    for config in {job.config.data: job.config for job in jobs if job.label not in done}.values():
         try:
             load_dataset(config)
             there[config.data] = True
         except DataError as error:
             there[config.data] = False
             click.echo(f"left out: {config.data.name}: {error}", err=True)
-    kept = [job for job in jobs if there[job.config.data]]
+    kept = [job for job in jobs if job.label in done or there[job.config.data]]
     if not kept:
         raise CoterieError("none of its datasets is on this machine; see 'coterie data'")
     return kept
 
 
-def _print_ranking(runs: "list[RecordedRun]", select: str, chosen: "list[Job]") -> None:
-    """Print settings, the best first, and how to ask for the best."""
+def _unreadable(jobs: "list[Job]", runs: "list[RecordedRun]") -> list[Path]:
+    """Return the folders of complete runs that could not be read."""
+    from coterie.record import COMPLETE, ended
+
+    read = {run.folder for run in runs}
+    return [j.folder for j in jobs if j.folder not in read and ended(j.folder) == COMPLETE]
+
+
+def _command(
+    what: str,
+    name: str,
+    scale: str,
+    wanted: Sequence[str],
+    overrides: Sequence[str],
+    out: Path | None,
+    more: Sequence[str] = (),
+) -> str:
+    """Write a command, as it can be given again.
+
+    >>> _command("sweep", "my file.toml", "small", ["seed=0"], [], Path("runs/x"))
+    "coterie sweep 'my file.toml' --scale small --only seed=0 --out runs/x"
+    """
+    words = ["coterie", what, name, *(["--scale", scale] if scale != "full" else [])]
+    words += [word for text in wanted for word in ("--only", text)]
+    words += [word for text in overrides for word in ("--set", text)]
+    return join([*words, *(["--out", str(out)] if out else []), *more])
+
+
+def _settled(overrides: Sequence[str], wanted: Sequence[str], best: dict[str, Any]) -> list[str]:
+    """Return what to set for the best candidate: what was set, wanted alone, and its own settings.
+
+    >>> _settled(["data.sample=0.1"], ["seed=0", "seed=1", "model.name=sr"], {"train.lr": 0.1})
+    ['data.sample=0.1', 'model.name=sr', 'train.lr=0.1']
+    """
+    keys = [text.split("=")[0] for text in wanted]
+    alone = [text for key, text in zip(keys, wanted, strict=True) if keys.count(key) == 1]
+    said = {text.split("=")[0]: text for text in (*overrides, *alone)}
+    return list({**said, **{key: f"{key}={_said(value)}" for key, value in best.items()}}.values())
+
+
+def _print_ranking(runs: "list[RecordedRun]", select: str, chosen: "list[Job]") -> dict[str, Any]:
+    """Print settings, the best first, and return what tells the best from the others."""
     from coterie.config import flat
     from coterie.selection import rank
 
@@ -261,10 +324,7 @@ def _print_ranking(runs: "list[RecordedRun]", select: str, chosen: "list[Job]") 
         rows.append([*told, f"{each.value:.4f}{spread}", str(each.seeds)])
     head = (*(key.replace(".", ".\n") for key in keys), select, "seeds")
     print_table(f"best {select} first", head, rows, "mean ± SD over seeds")
-    if keys:
-        best = {key: value for key, value in found[0].settings.items() if value is not None}
-        words = " ".join(f"--set {quote(f'{key}={_said(v)}')}" for key, v in best.items())
-        click.echo(f"\nbest: {words}")
+    return {key: value for key, value in found[0].settings.items() if value is not None}
 
 
 def _said(value: object) -> str:

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from coterie.record import RecordedRun
+from coterie.tuning import named_schedules, named_target
 
-MOST_RUNS, MOST_CHANGES = 6, 5  # told one by one
+MOST_RUNS = 6  # told one by one
 
 
 def choices(label: str, runs: Sequence[RecordedRun]) -> list[str]:
@@ -18,17 +19,17 @@ def choices(label: str, runs: Sequence[RecordedRun]) -> list[str]:
 def _chosen(run: RecordedRun) -> str:
     tuned = run.summary["tuned"]
     K, schedules, expected = tuned["num_groups"], tuned["schedules"], tuned["expected"]
-    steps = [f"({s['tau1']}, {s['tau2']}) from step {s['t']}" for s in schedules]
-    if len(steps) > MOST_CHANGES:
-        between = len(steps) - MOST_CHANGES
-        steps = [*steps[: MOST_CHANGES - 1], f"{between} others", steps[-1]]
-    what = f"{K} group{'s' * (K != 1)}, tau1 and tau2 {', '.join(steps)}"
+    taken = named_schedules([(s["t"], s["tau1"], s["tau2"]) for s in schedules])
+    what = f"{K} group{'s' * (K != 1)}, tau1 and tau2 {taken}"
+    told = run.config["algorithm"]
+    target = named_target(*(told.get(f"target_{key}", 0.0) for key in ("loss", "accuracy")))
     when, low, high = (expected[key] for key in ("seconds", "low_s", "high_s"))
     if when is None:
         sure = "was not expected to be" if low is None else "was thought to be perhaps not"
         accuracy, loss = expected.get("accuracy"), expected["loss"]
         ends = [f"an accuracy of about {accuracy:.3g}"] if accuracy is not None else []
         ends += [f"a loss of {loss:.3g}"] if loss is not None else []
-        return f"{what}; its target {sure} reached, but {' and '.join(ends) or 'nothing'}."
+        instead = " and ".join(ends) or "nothing"
+        return f"{what}; its target, {target}, {sure} reached, but {instead}."
     latest = "never" if high is None else f"{high:.3g}"
-    return f"{what}; its target was expected at {when:.3g} s ({low:.3g} to {latest})."
+    return f"{what}; its target, {target}, was expected at {when:.3g} s ({low:.3g} to {latest})."

@@ -1,0 +1,40 @@
+"""Pack the complete runs of a sweep, without their models, into an archive to keep or to send.
+
+    python scripts/pack_runs.py runs/efficiency docs/efficiency-runs.tar.xz
+
+The same runs give the same bytes. Unpacked into runs/, a sweep goes on from there.
+"""
+
+import io
+import json
+import sys
+import tarfile
+from pathlib import Path
+
+from coterie.record import COMPLETE, RUNS, ended
+
+FILES = ("config.toml", "grouping.json", "meta.json", "rows.jsonl", "summary.json")
+
+
+def pack(folder: Path, archive: Path) -> int:
+    """Write the archive; return how many runs are in it."""
+    told = json.loads((folder / RUNS).read_text())["runs"]
+    kept = [run for run in told if ended(folder / run["folder"]) == COMPLETE]
+    kept.sort(key=lambda run: str(run["folder"]))
+    with tarfile.open(archive, "w:xz", preset=9) as packed:
+        _add(packed, f"{folder.name}/{RUNS}", json.dumps({"runs": kept}).encode())
+        for run in kept:
+            for name in FILES:
+                content = (folder / run["folder"] / name).read_bytes()
+                _add(packed, f"{folder.name}/{run['folder']}/{name}", content)
+    return len(kept)
+
+
+def _add(packed: tarfile.TarFile, name: str, content: bytes) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size = len(content)
+    packed.addfile(entry, io.BytesIO(content))
+
+
+if __name__ == "__main__":
+    print(f"{pack(Path(sys.argv[1]), Path(sys.argv[2]))} runs")
