@@ -187,7 +187,8 @@ def print_table(
 
     The first column is text, the others figures; those whose name begins with `wrap` may wrap.
     """
-    from rich.console import Console
+    from rich.cells import cell_len
+    from rich.console import Console, JustifyMethod
     from rich.markup import escape
     from rich.table import Table
 
@@ -201,7 +202,10 @@ def print_table(
     )
     for at, name in enumerate(head):
         wraps = bool(wrap) and name.startswith(wrap)
-        table.add_column(name, justify="right" if at else "left", no_wrap=not wraps)
+        lines = [line for cell in (name, *(row[at] for row in rows)) for line in cell.split("\n")]
+        whole = None if wraps or sys.stdout.isatty() else max(map(cell_len, lines))
+        justify: JustifyMethod = "right" if at else "left"
+        table.add_column(name, justify=justify, no_wrap=not wraps, min_width=whole)
     for row in rows:
         table.add_row(*map(escape, row))
     console = Console()
