@@ -1,5 +1,6 @@
 import json
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,9 @@ def test_help_teaches_the_way_in() -> None:
     said = coterie("--help").output
     assert "coterie demo" in said
     assert "coterie run quickstart" in said
+    for words in ([], ["data"], ["flower"]):
+        assert coterie(*words).output == coterie(*words, "--help").output
+        assert coterie(*words).exit_code == 0
     said = coterie("run", "--help").output
     assert "num_edge_aggregation" in said
     assert "coterie run --resume runs/my " in said
@@ -36,6 +40,9 @@ def test_a_shipped_experiment_runs_by_name_and_compares(tmp_path: Path) -> None:
     table = json.loads(coterie("compare", str(tmp_path), "--json").output)
     assert [line["algorithm"] for line in table[0]["lines"]] == ["fedavg", "fedavg-ic"]
     assert table[0]["lines"][0]["speed_up"] == 1.0
+    assert table[0]["repeated"] == 0
+    shutil.copytree(tmp_path / "a", tmp_path / "again")
+    assert "1 run repeats another" in coterie("compare", str(tmp_path)).output
     report = coterie("report", str(tmp_path), "-o", str(tmp_path / "r.html"))
     assert report.exit_code == 0
     assert (tmp_path / "r.html").stat().st_size > 10_000

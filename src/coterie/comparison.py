@@ -46,6 +46,7 @@ class Block:
     setting: dict[str, Any]  # what tells this block from the others
     target: str
     lines: list[Line]
+    repeated: int = 0  # runs left out, since another has the same settings and seed
 
 
 def compare(runs: Sequence[RecordedRun], target: float | None = None) -> list[Block]:
@@ -132,7 +133,8 @@ def _block(told: dict[str, Any], runs: list[RecordedRun], target: float | None) 
     order = sorted(by_label, key=lambda name: (known.index(name.split(" ")[0]), name))
     lines = [_line(name, list(by_label[name].values()), targets, base_s) for name in order]
     said = "FedAvg's final accuracy, seed by seed" if targets else "none without a fedavg run"
-    return Block(told, f"{target:.1%}" if target is not None else said, lines)
+    repeated = len(runs) - sum(map(len, by_label.values()))
+    return Block(told, f"{target:.1%}" if target is not None else said, lines, repeated)
 
 
 def targets_of(runs: Sequence[RecordedRun], target: float | None) -> dict[int, float]:

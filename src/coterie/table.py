@@ -43,10 +43,14 @@ def footing(block: Block) -> str:
 
     >>> footing(Block({}, "80.0%", []))
     'target: 80.0%'
+    >>> footing(Block({}, "80.0%", [], repeated=2))
+    'target: 80.0%; 2 runs repeat others with the same settings and seed: counted once'
     """
     seeds = max((line.seeds for line in block.lines), default=1)
     over = f"; {seeds} seeds, mean ± SD, group sizes of the first" if seeds > 1 else ""
-    return f"target: {block.target}{over}"
+    repeat = "run repeats another" if block.repeated == 1 else "runs repeat others"
+    said = f"; {block.repeated} {repeat} with the same settings and seed: counted once"
+    return f"target: {block.target}{over}{said if block.repeated else ''}"
 
 
 def heading(block: Block) -> str:

@@ -39,6 +39,10 @@ class Commands(click.Group):
         click.echo(f"coterie: {message}", err=True)
         sys.exit(code)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Teach where no command is given: that is a question, not a mistake."""
+        return super().parse_args(ctx, args or ["--help"])
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from coterie.cli.commands import Commands
 from coterie.errors import CoterieError
 
 if TYPE_CHECKING:
     from coterie.flower.deploy import Deployment
 
 
-@click.group()
+@click.group(cls=Commands)
 def flower() -> None:
     """Deploy a plan on Flower: see docs/flower.md."""
 

@@ -160,7 +160,7 @@ def _block(page: _Page, block: Block, runs: list[RecordedRun], target: float | N
         "heading": heading(block),
         "footing": footing(block),
         "target": {"mean": mean(said), "low": min(said), "high": max(said)} if said else None,
-        "notes": _notes(runs, by_label, lines),
+        "notes": _notes(by_label, lines),
         "lines": lines,
         "bars": bars([by_label[line.algorithm] for line in block.lines]),
         "pareto": pareto(
@@ -184,9 +184,7 @@ def _line(page: _Page, runs: list[RecordedRun], targets: dict[int, float]) -> Js
     }
 
 
-def _notes(
-    runs: list[RecordedRun], by_label: dict[str, list[RecordedRun]], lines: list[Json]
-) -> list[str]:
+def _notes(by_label: dict[str, list[RecordedRun]], lines: list[Json]) -> list[str]:
     """Say what the figures of a block might hide."""
     notes = []
     done = {name for name, own in by_label.items() if own[0].summary["status"] == "complete"}
@@ -195,10 +193,6 @@ def _notes(
         said = ", ".join(f"{name} {len(own)}" for name, own in seeds.items())
         notes.append(f"Lines have different seeds ({said}): their means are not of the same draws.")
     notes += [said for name, own in by_label.items() for said in choices(name, own)]
-    repeated = len(runs) - sum(map(len, by_label.values()))
-    if repeated:
-        runs_repeat = "run repeats another" if repeated == 1 else "runs repeat others"
-        notes.append(f"{repeated} {runs_repeat} with the same settings and seed; not shown.")
     for name, own in by_label.items():
         versions = {_version(run) for run in own}
         if len(versions) > 1:
