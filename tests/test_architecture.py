@@ -55,6 +55,7 @@ ORDER = [
     "straying",
     "sweep",
     "comparison",
+    "looks",
     "aligned",
     "selection",
     "table",

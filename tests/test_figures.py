@@ -14,6 +14,7 @@ from typing import Any
 import matplotlib as mpl
 import pytest
 
+from coterie.algorithms import ALGORITHMS
 from coterie.comparison import compare
 from coterie.config import expand
 from coterie.experiment import execute
@@ -21,7 +22,8 @@ from coterie.figures import FORMATS, draw_figures
 from coterie.figures.bars import targets_of
 from coterie.figures.curves import curve
 from coterie.figures.latex import escape, latex_table
-from coterie.figures.style import COLOURS, DASHES, MARKERS, looks, short
+from coterie.figures.style import DASHES, MARKERS, looks, short
+from coterie.looks import COLOURS, look_numbers
 from coterie.record import RecordedRun, find_runs
 from coterie.sweep import plan_jobs
 from resuming import coterie
@@ -165,6 +167,18 @@ def test_no_look_is_given_twice_and_neighbours_differ_in_everything() -> None:
         assert one.dashes != two.dashes
         assert one.marker != two.marker
     assert len({len(COLOURS), len(DASHES), len(MARKERS)}) == 3
+
+
+def test_an_algorithm_looks_the_same_whatever_else_is_drawn() -> None:
+    every = look_numbers(ALGORITHMS)
+    assert list(every.values()) == list(range(len(ALGORITHMS)))
+    for name in ALGORITHMS:
+        assert look_numbers([f"{name} (reference)", name])[name] == every[name]
+        assert look_numbers([f"{name} (reference)"]) == {f"{name} (reference)": every[name]}
+    ways = [f"fedavg-ic ({way})" for way in "abcdefghij"]
+    numbers = look_numbers(["fedavg-ic", "fedavg", *ways])
+    assert sorted(numbers.values()) == list(range(12))
+    assert look_numbers(["my own", "fedavg"]) == {"my own": 6, "fedavg": 0}
 
 
 def svg_text(svg: bytes) -> list[str]:

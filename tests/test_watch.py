@@ -192,7 +192,7 @@ def test_colours_stay_when_more_runs_begin_or_end(tmp_path: Path) -> None:
                 styles.setdefault(label.split(" ", maxsplit=1)[0], set()).add(line["style"])
             if (run.folder / "progress.json").exists():
                 ended(run)
-    assert styles == {"fedavg": {0}, "hierfavg": {1}, "fedavg-ic": {2}}
+    assert styles == {"fedavg": {0}, "hierfavg": {1}, "fedavg-ic": {4}}
 
 
 def test_only_what_has_changed_is_read_and_made_again(tmp_path: Path) -> None:

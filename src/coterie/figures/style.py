@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from coterie.looks import COLOURS, look_numbers
+
 WIDTHS = {"column": 3.5, "page": 7.2}  # inches
 # What to leave out or fix, so that the same runs give the same bytes.
 METADATA: dict[str, dict[str, Any]] = {
@@ -39,8 +41,6 @@ RC: dict[Any, Any] = {
     "svg.hashsalt": "coterie",
     "text.parse_math": False,  # names are a user's
 }
-# Okabe and Ito's colours, yellow left out, which is lost on white.
-COLOURS = ("#000000", "#E69F00", "#56B4E9", "#009E73", "#D55E00", "#0072B2", "#CC79A7")
 DASHES = ((), (5, 1.5), (1.2, 1.2), (5, 1.5, 1.2, 1.5), (8, 2), (3, 1.2, 3, 3))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*", "p")
 # Parts of a bar: fills from dark to light, so that grey print keeps them apart, and hatches.
@@ -71,12 +71,12 @@ class Look:
 
 
 def looks(names: Sequence[str]) -> dict[str, Look]:
-    """Give every name a look of its own; 7 colours, 6 dashes and 11 markers repeat after 462."""
+    """Give every name a look of its own; 8 colours, 6 dashes and 11 markers repeat after 264."""
     return {
         name: Look(
             COLOURS[at % len(COLOURS)], DASHES[at % len(DASHES)], MARKERS[at % len(MARKERS)], at
         )
-        for at, name in enumerate(names)
+        for name, at in look_numbers(names).items()
     }
 
 

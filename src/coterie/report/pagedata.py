@@ -10,6 +10,7 @@ from typing import Any
 
 from coterie.algorithms import ALGORITHMS
 from coterie.comparison import Block, compare, label, members_of, name_of, targets_of
+from coterie.looks import look_numbers
 from coterie.record import RecordedRun
 from coterie.report.chosen import choices
 from coterie.report.costs import bars, pareto
@@ -94,15 +95,12 @@ class _Page:
 def _styles(
     runs: Sequence[RecordedRun], blocks: Sequence[Block], expected: Sequence[Json]
 ) -> dict[str, int]:
-    """Number the labels: looks repeat after some, so algorithms come before their groupings.
-
-    A line keeps its look when its runs are complete.
-    """
+    """Number the looks of labels; a line keeps its own when its runs are complete."""
     names = {label(run): name_of(run.config) for run in runs}
     to_come = sorted({name_of(config) for config in expected}, key=_place)
     shown = [names[line.algorithm] for block in blocks for line in block.lines]
-    order = sorted(dict.fromkeys([*to_come, *shown]), key=lambda name: "(" in name)
-    return {said: order.index(name) for said, name in names.items()}
+    number_of = look_numbers([*to_come, *shown])
+    return {said: number_of[name] for said, name in names.items()}
 
 
 def _place(name: str) -> tuple[int, str]:

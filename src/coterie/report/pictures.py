@@ -10,14 +10,13 @@ import numpy as np
 from coterie.algorithms import ALGORITHMS
 from coterie.aligned import aligned
 from coterie.comparison import compare, label, members_of
+from coterie.looks import COLOURS, look_numbers
 from coterie.partition.measure import pooled
 from coterie.record import RecordedRun
 from coterie.report.drawing import draw_scale, draw_shares, png, write
 from coterie.reproduction import Dots
 from coterie.table import heading
 
-# Okabe and Ito's colours, told apart with any colour vision; more lines than these repeat them.
-PALETTE = ("#000000", "#E69F00", "#56B4E9", "#009E73", "#D55E00", "#999999", "#CC79A7", "#0072B2")
 MARKERS = ("o", "s", "^", "D", "X", "v", "P")
 
 
@@ -71,7 +70,7 @@ def dots_figure(dots: Dots) -> Any:
         there = [(value, at + lanes[number]) for at, value in enumerate(values) if value]
         if there:
             xs, ys = zip(*there, strict=True)
-            colour, mark = PALETTE[number % len(PALETTE)], MARKERS[number % len(MARKERS)]
+            colour, mark = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
             axis.plot(xs, ys, mark, color=colour, markersize=7, label=name)
     axis.axvline(1, color="#777777", linewidth=1)
     for between in range(1, len(dots.rows)):
@@ -105,13 +104,15 @@ def _canvas(rows: int) -> tuple[Any, Any]:
 
 
 def _draw_accuracy(axes: Any, runs: Sequence[RecordedRun], title: str) -> None:
-    for number, (name, members) in enumerate(_by_label(runs).items()):
+    lines = _by_label(runs)
+    number_of = look_numbers(lines)
+    for name, members in lines.items():
         measured = [
             {r["t"]: r for r in run.rows if r["test_accuracy"] is not None} for run in members
         ]
         rows_at = aligned(members, measured)
         points = [[rows[t] for rows in rows_at] for t in rows_at[0] if t]  # over the seeds
-        colour = PALETTE[number % len(PALETTE)]
+        colour = COLOURS[number_of[name] % len(COLOURS)]
         dash = {"centralized": ":", "fedavg-ic": "--"}.get(name, "-")
         for axis, column in zip(axes, ("seconds", "t"), strict=True):
             xs = [mean(point[column] for point in points_at) for points_at in points]
