@@ -121,19 +121,27 @@ def _setting(run: RecordedRun) -> dict[str, Any]:
     return {k: v for k, v in table.items() if k not in ("algorithm.name", "algorithm.grouping")}
 
 
-def _block(told: dict[str, Any], runs: list[RecordedRun], target: float | None) -> Block:
-    """Make the lines; of runs with the same label and seed, which are equal, the first counts."""
-    by_label: dict[str, dict[int, RecordedRun]] = {}
+def lines_of(runs: Sequence[RecordedRun]) -> dict[str, list[RecordedRun]]:
+    """Return the runs of every line of a block by seed, in the order of its table.
+
+    Of runs with the same label and seed, which are equal, the first counts.
+    """
+    found: dict[str, dict[int, RecordedRun]] = {}
     for run in runs:
-        by_label.setdefault(label(run), {}).setdefault(run.config["seed"], run)
-    base = by_label.get(BASELINE, {})
-    targets = targets_of(runs, target)
-    base_s = {seed: seconds_to(run, targets[seed]) for seed, run in base.items() if targets}
+        found.setdefault(label(run), {}).setdefault(run.config["seed"], run)
     known = list(ALGORITHMS)
-    order = sorted(by_label, key=lambda name: (known.index(name.split(" ")[0]), name))
-    lines = [_line(name, list(by_label[name].values()), targets, base_s) for name in order]
+    order = sorted(found, key=lambda name: (known.index(name.split(" ")[0]), name))
+    return {name: [found[name][seed] for seed in sorted(found[name])] for name in order}
+
+
+def _block(told: dict[str, Any], runs: list[RecordedRun], target: float | None) -> Block:
+    own = lines_of(runs)
+    targets = targets_of(runs, target)
+    base = {run.config["seed"]: run for run in own.get(BASELINE, []) if targets}
+    base_s = {seed: seconds_to(run, targets[seed]) for seed, run in base.items()}
+    lines = [_line(name, members, targets, base_s) for name, members in own.items()]
     said = "FedAvg's final accuracy, seed by seed" if targets else "none without a fedavg run"
-    repeated = len(runs) - sum(map(len, by_label.values()))
+    repeated = len(runs) - sum(map(len, own.values()))
     return Block(told, f"{target:.1%}" if target is not None else said, lines, repeated)
 
 

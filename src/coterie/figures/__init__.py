@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from coterie.comparison import Block, compare, label, members_of
+from coterie.comparison import Block, compare, lines_of, members_of
 from coterie.export import comparison_table, to_csv
 from coterie.figures.bars import bytes_by_tier, seconds_by_kind, time_to_target
 from coterie.figures.curves import CURVES, Lines, Looks
@@ -38,7 +38,7 @@ def draw_figures(
     look = looks(names)
     files: dict[str, bytes] = {}
     for prefix, block in zip(_prefixes(blocks), blocks, strict=True):
-        lines = _lines(runs, block)
+        lines = lines_of(members_of(runs, block))
         every = list(_drawings(lines, look, WIDTHS[width], target))
         for at, (name, draw) in enumerate(every):
             progress(f"{prefix}{name}", at, len(every))
@@ -61,14 +61,6 @@ def _drawings(
     yield "seconds-by-kind", partial(seconds_by_kind, lines, width)
     yield "bytes-by-tier", partial(bytes_by_tier, lines, width)
     yield "time-to-target", partial(time_to_target, lines, width, target)
-
-
-def _lines(runs: Sequence[RecordedRun], block: Block) -> Lines:
-    """Runs of every line of a block, in the table's order; of equal ones the first."""
-    found: dict[str, dict[int, RecordedRun]] = {line.algorithm: {} for line in block.lines}
-    for run in members_of(runs, block):
-        found[label(run)].setdefault(run.config["seed"], run)
-    return {name: list(seeds.values()) for name, seeds in found.items()}
 
 
 def _prefixes(blocks: Sequence[Block]) -> list[str]:

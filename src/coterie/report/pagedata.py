@@ -9,7 +9,7 @@ from statistics import mean
 from typing import Any
 
 from coterie.algorithms import ALGORITHMS
-from coterie.comparison import Block, compare, label, members_of, name_of, targets_of
+from coterie.comparison import Block, compare, label, lines_of, members_of, name_of, targets_of
 from coterie.looks import look_numbers
 from coterie.record import RecordedRun
 from coterie.report.chosen import choices
@@ -124,23 +124,15 @@ def _most_points(members: Sequence[Sequence[RecordedRun]]) -> int:
     """Share the numbers that a page may hold among its curves."""
     numbers = 0
     for runs in members:
-        by_label = _by_label(runs)
+        by_label = lines_of(runs)
         numbers += sum(
             len(AXES) + len(QUANTITIES) * (4 if len(own) > 1 else 1) for own in by_label.values()
         )
     return max(LEAST_POINTS, min(MOST_POINTS, MOST_NUMBERS // max(numbers, 1)))
 
 
-def _by_label(runs: Sequence[RecordedRun]) -> dict[str, list[RecordedRun]]:
-    """Runs of every line by seed; of the same label and seed, which are equal, the first counts."""
-    found: dict[str, dict[int, RecordedRun]] = {}
-    for run in runs:
-        found.setdefault(label(run), {}).setdefault(run.config["seed"], run)
-    return {name: [own[seed] for seed in sorted(own)] for name, own in found.items()}
-
-
 def _block(page: _Page, block: Block, runs: list[RecordedRun], target: float | None) -> Json:
-    by_label = _by_label(runs)
+    by_label = lines_of(runs)
     targets = targets_of(runs, target)
     said = [100 * value for value in targets.values()]
     lines = [

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from coterie.algorithms import ALGORITHMS
 from coterie.aligned import aligned
-from coterie.comparison import compare, label, members_of
+from coterie.comparison import compare, lines_of, members_of
 from coterie.looks import COLOURS, look_numbers
 from coterie.partition.measure import pooled
 from coterie.record import RecordedRun
@@ -40,7 +39,7 @@ def groups_figure(runs: Sequence[RecordedRun]) -> Any:
     """Draw each class's share in every group over its share in the whole, for the first seed."""
     from matplotlib.figure import Figure
 
-    first = {name: members[0] for name, members in _by_label(runs).items()}
+    first = {name: members[0] for name, members in lines_of(runs).items()}
     shown = [name for name, run in first.items() if max(run.grouping["z"]) > 0]
     figure = Figure(figsize=(2.6 * max(len(shown), 1), 2.6), layout="constrained")
     axes, drawn = [], None
@@ -87,15 +86,6 @@ def dots_figure(dots: Dots) -> Any:
     return figure
 
 
-def _by_label(runs: Sequence[RecordedRun]) -> dict[str, list[RecordedRun]]:
-    """Runs of every line, in the order of the table."""
-    known = list(ALGORITHMS)
-    found: dict[str, list[RecordedRun]] = {}
-    for run in sorted(runs, key=lambda r: (known.index(r.config["algorithm"]["name"]), label(r))):
-        found.setdefault(label(run), []).append(run)
-    return found
-
-
 def _canvas(rows: int) -> tuple[Any, Any]:
     from matplotlib.figure import Figure
 
@@ -104,7 +94,7 @@ def _canvas(rows: int) -> tuple[Any, Any]:
 
 
 def _draw_accuracy(axes: Any, runs: Sequence[RecordedRun], title: str) -> None:
-    lines = _by_label(runs)
+    lines = lines_of(runs)
     number_of = look_numbers(lines)
     for name, members in lines.items():
         measured = [
