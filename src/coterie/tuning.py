@@ -46,7 +46,7 @@ def named_schedules(changes: Sequence[tuple[int, int, int]]) -> str:
     '(1, 3) from step 3, (1, 4) from step 4, 3 others, (1, 8) from step 8'
     """
     said = [f"({tau1}, {tau2}) from step {t}" for t, tau1, tau2 in changes]
-    if len(said) > MOST_TOLD:
+    if len(said) > MOST_TOLD + 1:  # one more is told rather than counted
         between = len(said) - MOST_TOLD
         said = [*said[: MOST_TOLD - 1], f"{between} others", said[-1]]
     return ", ".join(said)

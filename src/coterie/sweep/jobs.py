@@ -118,7 +118,13 @@ def tail_of(path: Path) -> Tail:
 
 
 def _word(key: str, value: object) -> str:
-    """Short form of a setting for a folder's name."""
+    """Short form of a setting for a folder's name.
+
+    >>> _word("model.name", "sr"), _word("train.lr", 0.1), _word("algorithm.tau1", 5)
+    ('sr', 'lr0.1', 'tau1=5')
+    """
     leaf = key.rpartition(".")[2]
     text = str(value).replace(":", ".").replace("/", ".")
-    return text if leaf in ("name", "kind", "topology", "grouping") else f"{leaf}{text}"
+    if leaf in ("name", "kind", "topology", "grouping"):
+        return text
+    return f"{leaf}={text}" if leaf[-1].isdigit() else f"{leaf}{text}"
