@@ -18,7 +18,7 @@ from coterie.experiment import execute
 from coterie.record import RecordedRun, find_runs
 from coterie.reproduction import REPRODUCTIONS, Table, judge
 from coterie.reproduction.curves import by_diversity, by_spread, by_time, noises
-from coterie.reproduction.decomposition import decomposed
+from coterie.reproduction.decomposition import decomposed, within_reach
 from coterie.reproduction.efficiency import PRINTED, runs_of, whole_targets
 from coterie.reproduction.runs import (
     CHOSEN,
@@ -259,6 +259,21 @@ def test_a_speed_up_is_fewer_steps_over_dearer_steps_times_given_time() -> None:
     never = rising([(0, 0, "start", 0.1), (5, 3, "global", 0.5)], name="hierfavg")
     (table,) = decomposed(Runs((fedavg, never)))
     assert table.rows[1][3:5] == ["never", "-"]
+
+
+def test_what_other_groups_could_reach_has_their_group_means_at_other_prices() -> None:
+    fedavg = rising([(0, 0, "start", 0.1), (4, 12, "global", 0.805)], name="fedavg")
+    ours = rising(
+        [(0, 0, "start", 0.1), (1, 2, "group", 0.2), (2, 4, "group", 0.3), (3, 6, "global", 0.9)],
+        name="fedavg-ic",
+    )
+    edges = rising([(0, 0, "start", 0.1), (4, 20, "global", 0.2)], name="hierfavg")
+    near = replace(edges, summary={**edges.summary, "d_group": 0.5})
+    (table,) = within_reach(Runs((fedavg, near, ours)))
+    assert table.rows == [["Dtt sr", "1", "8.33x", "2.00x", "2.40x", "3.00x"]]
+    (table,) = within_reach(Runs((fedavg, ours)))
+    assert table.rows == [["Dtt sr", "1", "8.33x", "2.00x", "-", "3.00x"]]
+    assert within_reach(Runs((fedavg,))) == []
 
 
 @pytest.mark.parametrize("name", REPRODUCTIONS)

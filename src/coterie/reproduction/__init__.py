@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from coterie.record import RecordedRun
 from coterie.reproduction import curves, transfers
-from coterie.reproduction.decomposition import decomposed, free_group_means
+from coterie.reproduction.decomposition import decomposed, free_group_means, within_reach
 from coterie.reproduction.efficiency import efficiency
 from coterie.reproduction.runs import Runs
 from coterie.reproduction.tables import Dots, Table, markdown, narrow
@@ -14,7 +14,7 @@ __all__ = ["REPRODUCTIONS", "Dots", "Reproduction", "Table", "judge", "markdown"
 
 
 def _efficiency(runs: Runs) -> list[Table]:
-    return [*efficiency(runs), *free_group_means(runs), *decomposed(runs)]
+    return [*efficiency(runs), *free_group_means(runs), *decomposed(runs), *within_reach(runs)]
 
 
 @dataclass(frozen=True)

@@ -112,13 +112,20 @@ def mixed(runs: Runs, *more: str) -> Runs:
 
 def without_group_means(runs: Runs) -> Runs:
     """Return runs as if group means took no time."""
-    return Runs(tuple(_without(run) for run in runs.members))
+    return Runs(tuple(_with_group_means_of(run, 0.0) for run in runs.members))
 
 
-def _without(run: RecordedRun) -> RecordedRun:
-    each, saved, rows = run.summary["d_group"] or 0.0, 0.0, []
+def with_group_means_of(runs: Runs, other: str) -> Runs:
+    """Return runs as if group means took as long as another algorithm's, where that was run."""
+    took = {seed: run.summary["d_group"] for seed, run in runs.of(other).seeds().items()}
+    given = [run for run in runs.members if took.get(run.config["seed"]) is not None]
+    return Runs(tuple(_with_group_means_of(run, took[run.config["seed"]]) for run in given))
+
+
+def _with_group_means_of(run: RecordedRun, seconds: float) -> RecordedRun:
+    each, saved, rows = run.summary["d_group"] or seconds, 0.0, []
     for row in run.rows:
-        saved += each * (row["event"] == Event.GROUP)
+        saved += (each - seconds) * (row["event"] == Event.GROUP)
         rows.append({**row, "seconds": row["seconds"] - saved})
     return replace(run, rows=rows, summary={**run.summary, "seconds": rows[-1]["seconds"]})
 
