@@ -312,6 +312,24 @@ def test_many_settings_begin_folded_and_open_from_the_contents(
     assert browser.errors == []
 
 
+def test_first_at_the_target_is_who_got_there_with_all_seeds_if_any_did(
+    browser: Browser, tmp_path: Path
+) -> None:
+    late, quick, never = (0.1, 0.5, 0.7), (0.1, 0.9, 0.9), (0.1, 0.2, 0.3)
+    rises = {"fedavg": (late, late), "hierfavg": (quick, never)}  # of two seeds
+    runs = [
+        made_run(Path(f"runs/{a}-{seed}-{lr}"), a, seed, rise, settings={"train": {"lr": lr}})
+        for lr, names in ((0.1, ("fedavg", "hierfavg")), (0.2, ("hierfavg",)))
+        for a in names
+        for seed, rise in enumerate(rises[a])
+    ]
+    path = tmp_path / "some.html"
+    path.write_bytes(render(page_data(runs, target=0.7)))
+    browser.open(path)
+    told = "[...document.querySelectorAll('nav tbody tr td:last-child')].map(e => e.textContent)"
+    assert browser.ask(told) == ["fedavg, 2 s", "hierfavg, 1 s (1/2)"]
+
+
 def test_fresh_data_keeps_what_was_chosen(shown: Browser) -> None:
     shown.click(f"{CURVES} [data-option=logx][data-value=log]")
     shown.click(f"{CURVES} [data-line=hierfavg]")

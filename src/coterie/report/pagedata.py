@@ -142,6 +142,7 @@ def _block(page: _Page, block: Block, runs: list[RecordedRun], target: float | N
             "cells": cells(line),
             "accuracy": line.accuracy,
             "target_s": line.target_s,
+            "reached": line.reached,
             **_line(page, by_label[line.algorithm], targets),
         }
         for line in block.lines
