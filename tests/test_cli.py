@@ -7,6 +7,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from coterie.cli import main
+from coterie.record import find_runs
+from coterie.report import page_data
 
 SMALL = ["--set", "partition.num_nodes=20", "--set", "train.steps=5"]
 
@@ -43,6 +45,9 @@ def test_a_shipped_experiment_runs_by_name_and_compares(tmp_path: Path) -> None:
     assert table[0]["repeated"] == 0
     shutil.copytree(tmp_path / "a", tmp_path / "again")
     assert "1 run repeats another" in coterie("compare", str(tmp_path)).output
+    blocks = page_data(find_runs([tmp_path])[0])["blocks"]
+    assert "1 run repeats another" in blocks[0]["footing"]
+    assert len(blocks[0]["pareto"]) == 1
     report = coterie("report", str(tmp_path), "-o", str(tmp_path / "r.html"))
     assert report.exit_code == 0
     assert (tmp_path / "r.html").stat().st_size > 10_000

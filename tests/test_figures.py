@@ -171,10 +171,17 @@ def test_no_look_is_given_twice_and_neighbours_differ_in_everything() -> None:
 
 def test_an_algorithm_looks_the_same_whatever_else_is_drawn() -> None:
     every = look_numbers(ALGORITHMS)
-    assert list(every.values()) == list(range(len(ALGORITHMS)))
+    assert every == {name: at for at, name in enumerate(ALGORITHMS)}
     for name in ALGORITHMS:
         assert look_numbers([f"{name} (reference)", name])[name] == every[name]
         assert look_numbers([f"{name} (reference)"]) == {f"{name} (reference)": every[name]}
+    assert look_numbers(["fedavg-ic (b)", "fedavg-ic (a)"]) == {
+        "fedavg-ic (a)": every["fedavg-ic"],
+        "fedavg-ic (b)": 6,
+    }
+    likely = looks([*ALGORITHMS, "fedavg-ic (auto)", "fedavg-ic (reference)"]).values()
+    for part in ("colour", "dashes", "marker"):
+        assert len({getattr(look, part) for look in likely}) == len(likely)
     ways = [f"fedavg-ic ({way})" for way in "abcdefghij"]
     numbers = look_numbers(["fedavg-ic", "fedavg", *ways])
     assert sorted(numbers.values()) == list(range(12))

@@ -264,7 +264,11 @@ def test_the_page_is_one_file_that_asks_for_nothing(tmp_path: Path) -> None:
     assert set(re.findall(r"https?://[^\s\"'`)]*", page)) == {"http://www.w3.org/2000/svg"}
     assert not re.search(r"<(img|iframe|link)[^>]*(src|href)=.(?!data:)", page)
     write_picture(runs, tmp_path / "picture.png")
-    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
+    drawn = (tmp_path / "picture.png").read_bytes()
+    assert drawn.startswith(b"\x89PNG")
+    repeated = made_run(HERE / "c", "fedavg-ic", accuracies=(0.2, 0.3, 0.4))  # the first counts
+    write_picture([*runs, repeated], tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").read_bytes() == drawn
 
 
 def test_components_never_take_markup_from_data() -> None:

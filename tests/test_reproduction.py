@@ -12,14 +12,15 @@ from typing import Any
 import pytest
 
 from coterie.cli.experiments import experiment_path
+from coterie.comparison import seconds_to
 from coterie.config import load_experiment, make_config
 from coterie.errors import DataError
 from coterie.experiment import execute
 from coterie.record import RecordedRun, find_runs
 from coterie.reproduction import REPRODUCTIONS, Table, judge
 from coterie.reproduction.curves import by_diversity, by_spread, by_time, noises
-from coterie.reproduction.decomposition import decomposed, within_reach
-from coterie.reproduction.efficiency import PRINTED, runs_of, whole_targets
+from coterie.reproduction.decomposition import decomposed, to_printed, within_reach
+from coterie.reproduction.efficiency import PRINTED, Cell, runs_of, whole_targets
 from coterie.reproduction.runs import (
     CHOSEN,
     OURS,
@@ -30,9 +31,11 @@ from coterie.reproduction.runs import (
     accuracy_at,
     targets,
     times,
+    with_group_means_of,
     without_group_means,
 )
 from coterie.retime import retime
+from coterie.table import number
 from recorded import recorded
 from resuming import coterie
 
@@ -264,16 +267,21 @@ def test_a_speed_up_is_fewer_steps_over_dearer_steps_times_given_time() -> None:
 def test_what_other_groups_could_reach_has_their_group_means_at_other_prices() -> None:
     fedavg = rising([(0, 0, "start", 0.1), (4, 12, "global", 0.805)], name="fedavg")
     ours = rising(
-        [(0, 0, "start", 0.1), (1, 2, "group", 0.2), (2, 4, "group", 0.3), (3, 6, "global", 0.9)],
+        [(0, 0, "start", 0.1), (1, 3, "group", 0.2), (2, 5, "group", 0.3), (3, 7, "global", 0.9)],
         name="fedavg-ic",
     )
+    ours = replace(ours, summary={**ours.summary, "grouping_s": 1.0})
     edges = rising([(0, 0, "start", 0.1), (4, 20, "global", 0.2)], name="hierfavg")
     near = replace(edges, summary={**edges.summary, "d_group": 0.5})
     (table,) = within_reach(Runs((fedavg, near, ours)))
-    assert table.rows == [["Dtt sr", "1", "8.33x", "2.00x", "2.40x", "3.00x"]]
+    assert table.rows == [["Dtt sr", "1", "8.33x", "1.71x", "2.40x", "3.00x"]]
     (table,) = within_reach(Runs((fedavg, ours)))
-    assert table.rows == [["Dtt sr", "1", "8.33x", "2.00x", "-", "3.00x"]]
+    assert table.rows == [["Dtt sr", "1", "8.33x", "1.71x", "-", "3.00x"]]
     assert within_reach(Runs((fedavg,))) == []
+    assert within_reach(Runs((ours,))) == []
+    nothing = replace(ours, summary={**ours.summary, "d_group": 0.0})
+    (charged,) = with_group_means_of(Runs((near, nothing)), "hierfavg").of("fedavg-ic").members
+    assert [row["seconds"] for row in charged.rows] == [0, 3.5, 6, 8]
 
 
 @pytest.mark.parametrize("name", REPRODUCTIONS)
@@ -320,6 +328,14 @@ def test_a_table_is_run_judged_and_written_and_not_run_twice(
     runs = {run.config["algorithm"]["name"]: run for run in find_runs([out])[0]}
     mixed = retime(runs["fedavg"], PAPER_CLOCK)
     assert mixed.summary["d_global"] > 2 * runs["fedavg"].summary["d_global"]
+    with monkeypatch.context() as patch:
+        low = {("Dtt", "sr"): Cell(0.3, 50, 29, 6)}
+        patch.setattr("coterie.reproduction.decomposition.PRINTED", low)
+        (table,) = to_printed(Runs(tuple(runs.values())))
+    assert table.rows[0][2:5] == ["30%", "fedavg", "50 (1.00x)"]
+    first, given = seconds_to(runs["fedavg"], 0.3), runs["fedavg"].summary["seconds"]
+    assert first
+    assert table.rows[0][-1] == f"{number(first)} ({given / first:.2f}x)"
     stranger = {"data": {"sample": 0.1}, "partition": {"num_nodes": 10, "num_edges": 10}}
     execute(make_config({**stranger, "train": {"steps": 2}}), out / "other")
     again = coterie(*words)

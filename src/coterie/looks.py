@@ -1,4 +1,4 @@
-"""Which look a line has, on the page and in every figure: an algorithm has always the same."""
+"""Which look a line has on the page and in figures: an algorithm has the same colour in all."""
 
 from collections.abc import Iterable
 from itertools import chain, count
@@ -13,21 +13,21 @@ COLOURS = ("#000000", "#E69F00", "#56B4E9", "#009E73", "#D55E00", "#8A8A8A", "#C
 def look_numbers(names: Iterable[str]) -> dict[str, int]:
     """Number the looks of lines: an algorithm has its place in the list of all.
 
-    One with several groupings keeps it for the line without one, or else the first; the others
-    have numbers that no algorithm has, then those of absent ones, then ones from 8 on, whose
-    colours repeat.
+    One with several groupings keeps it for the line without one, or else the first by name; the
+    others have numbers that no algorithm has, then those of absent ones, then ones from 8 on, whose
+    colours repeat. The order of the names does not matter.
 
     >>> look_numbers(["hierfavg", "fedavg-ic (reference)", "fedavg-ic", "fedavg-c (reference)"])
-    {'hierfavg': 1, 'fedavg-ic (reference)': 6, 'fedavg-ic': 4, 'fedavg-c (reference)': 2}
+    {'fedavg-c (reference)': 2, 'fedavg-ic': 4, 'fedavg-ic (reference)': 6, 'hierfavg': 1}
     """
     known = {name: at for at, name in enumerate(ALGORITHMS)}
-    names = list(dict.fromkeys(names))
+    order = sorted(set(names))  # a name comes before the same with a grouping
     found: dict[str, int] = {}
-    for name in sorted(names, key=lambda name: name not in known):  # plain ones first
+    for name in order:
         at = known.get(name.split(" ", maxsplit=1)[0])
         if at is not None and at not in found.values():
             found[name] = at
     taken = set(found.values())
     own, more = range(len(known)), range(len(known), len(COLOURS))
     free = chain(more, (at for at in own if at not in taken), count(len(COLOURS)))
-    return {name: found[name] if name in found else next(free) for name in names}
+    return {name: found[name] if name in found else next(free) for name in order}

@@ -42,6 +42,8 @@ def named_schedules(changes: Sequence[tuple[int, int, int]]) -> str:
 
     >>> named_schedules([(7, 1, 3), (12, 7, 1)])
     '(1, 3) from step 7, (7, 1) from step 12'
+    >>> named_schedules([(t, 1, t) for t in range(1, 7)])[60:]
+    '(1, 4) from step 4, (1, 5) from step 5, (1, 6) from step 6'
     >>> named_schedules([(t, 1, t) for t in range(1, 9)])[40:]
     '(1, 3) from step 3, (1, 4) from step 4, 3 others, (1, 8) from step 8'
     """

@@ -41,8 +41,11 @@ RC: dict[Any, Any] = {
     "svg.hashsalt": "coterie",
     "text.parse_math": False,  # names are a user's
 }
-DASHES = ((), (5, 1.5), (1.2, 1.2), (5, 1.5, 1.2, 1.5), (8, 2), (3, 1.2, 3, 3))
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*", "p")
+DASHES: tuple[tuple[float, ...], ...] = (
+    *((), (5, 1.5), (1.2, 1.2), (5, 1.5, 1.2, 1.5), (8, 2)),
+    *((3, 1.2, 3, 3), (5, 1.5, 1.2, 1.5, 1.2, 1.5), (8, 1.5, 3, 1.5), (1.2, 3)),
+)
+MARKERS = ("o", "s", "^", "D", "X", "v", "P", "<", ">", "*", "p")
 # Parts of a bar: fills from dark to light, so that grey print keeps them apart, and hatches.
 FILLS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#BBBBBB")
 HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "||||", "----", "oooo")
@@ -64,14 +67,14 @@ class Look:
             "color": self.colour,
             "dashes": self.dashes or (None, None),
             "marker": self.marker,
-            "markevery": (0.02 + 0.023 * (self.number % 6), 0.14),
+            "markevery": (0.02 + 0.017 * (self.number % 8), 0.14),
             "markerfacecolor": "white" if self.number % 2 else self.colour,
             "markeredgewidth": 0.7,
         }
 
 
 def looks(names: Sequence[str]) -> dict[str, Look]:
-    """Give every name a look of its own; 8 colours, 6 dashes and 11 markers repeat after 264."""
+    """Give every name a look of its own; 8 colours, 9 dashes and 11 markers repeat after 792."""
     return {
         name: Look(
             COLOURS[at % len(COLOURS)], DASHES[at % len(DASHES)], MARKERS[at % len(MARKERS)], at

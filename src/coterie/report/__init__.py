@@ -6,14 +6,12 @@ from pathlib import Path
 from coterie.record import RecordedRun
 from coterie.report.drawing import write
 from coterie.report.pagedata import Progress, page_data
-from coterie.report.pictures import accuracy_figure, dots_figure, groups_figure, write_picture
+from coterie.report.pictures import dots_figure, write_picture
 from coterie.report.render import render
 from coterie.reproduction import Table
 
 __all__ = [
-    "accuracy_figure",
     "dots_figure",
-    "groups_figure",
     "page_data",
     "render",
     "write_picture",

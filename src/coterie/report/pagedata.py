@@ -155,7 +155,11 @@ def _block(page: _Page, block: Block, runs: list[RecordedRun], target: float | N
         "lines": lines,
         "bars": bars([by_label[line.algorithm] for line in block.lines]),
         "pareto": pareto(
-            [(page.styles[label(run)], label(run), page.names[run.folder], run) for run in runs]
+            [
+                (page.styles[name], name, page.names[run.folder], run)
+                for name, own in by_label.items()
+                for run in own
+            ]
         ),
     }
 

@@ -1,6 +1,6 @@
-"""Pictures of runs for documents: accuracy curves, and who is in the groups."""
+"""Pictures of runs for documents: accuracy curves, and marks on one axis."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -10,9 +10,8 @@ import numpy as np
 from coterie.aligned import aligned
 from coterie.comparison import compare, lines_of, members_of
 from coterie.looks import COLOURS, look_numbers
-from coterie.partition.measure import pooled
 from coterie.record import RecordedRun
-from coterie.report.drawing import draw_scale, draw_shares, png, write
+from coterie.report.drawing import png, write
 from coterie.reproduction import Dots
 from coterie.table import heading
 
@@ -22,40 +21,11 @@ MARKERS = ("o", "s", "^", "D", "X", "v", "P")
 def write_picture(runs: Sequence[RecordedRun], path: Path) -> None:
     """Write one PNG with a row of accuracy curves per setting."""
     blocks = compare(runs)
+    number_of = look_numbers(line.algorithm for block in blocks for line in block.lines)
     figure, axes = _canvas(len(blocks))
     for row, block in zip(axes, blocks, strict=True):
-        _draw_accuracy(row, members_of(runs, block), heading(block))
+        _draw_accuracy(row, lines_of(members_of(runs, block)), number_of, heading(block))
     write(path, png(figure))
-
-
-def accuracy_figure(runs: Sequence[RecordedRun]) -> Any:
-    """Draw test accuracy by simulated seconds and by step, mean over seeds."""
-    figure, axes = _canvas(1)
-    _draw_accuracy(axes[0], runs, "")
-    return figure
-
-
-def groups_figure(runs: Sequence[RecordedRun]) -> Any:
-    """Draw each class's share in every group over its share in the whole, for the first seed."""
-    from matplotlib.figure import Figure
-
-    first = {name: members[0] for name, members in lines_of(runs).items()}
-    shown = [name for name, run in first.items() if max(run.grouping["z"]) > 0]
-    figure = Figure(figsize=(2.6 * max(len(shown), 1), 2.6), layout="constrained")
-    axes, drawn = [], None
-    for at, name in enumerate(shown):
-        grouping = first[name].grouping
-        z = np.array(grouping["z"])
-        counts = pooled(np.array(grouping["class_counts"]), z)
-        axes.append(figure.add_subplot(1, len(shown), at + 1))
-        drawn = draw_shares(axes[-1], counts)
-        axes[-1].set_title(name, fontsize=10)
-        axes[-1].set_ylabel("group")
-        labels = [f"{k} ({(z == k).sum()})" for k in range(len(counts))]
-        axes[-1].set_yticks(range(len(counts)), labels)
-    if axes:
-        draw_scale(figure, drawn, axes)
-    return figure
 
 
 def dots_figure(dots: Dots) -> Any:
@@ -93,9 +63,12 @@ def _canvas(rows: int) -> tuple[Any, Any]:
     return figure, figure.subplots(rows, 2, squeeze=False, sharey="row")
 
 
-def _draw_accuracy(axes: Any, runs: Sequence[RecordedRun], title: str) -> None:
-    lines = lines_of(runs)
-    number_of = look_numbers(lines)
+def _draw_accuracy(
+    axes: Any,
+    lines: Mapping[str, Sequence[RecordedRun]],
+    number_of: Mapping[str, int],
+    title: str,
+) -> None:
     for name, members in lines.items():
         measured = [
             {r["t"]: r for r in run.rows if r["test_accuracy"] is not None} for run in members

@@ -5,7 +5,12 @@ from dataclasses import dataclass
 
 from coterie.record import RecordedRun
 from coterie.reproduction import curves, transfers
-from coterie.reproduction.decomposition import decomposed, free_group_means, within_reach
+from coterie.reproduction.decomposition import (
+    decomposed,
+    free_group_means,
+    to_printed,
+    within_reach,
+)
 from coterie.reproduction.efficiency import efficiency
 from coterie.reproduction.runs import Runs
 from coterie.reproduction.tables import Dots, Table, markdown, narrow
@@ -14,7 +19,8 @@ __all__ = ["REPRODUCTIONS", "Dots", "Reproduction", "Table", "judge", "markdown"
 
 
 def _efficiency(runs: Runs) -> list[Table]:
-    return [*efficiency(runs), *free_group_means(runs), *decomposed(runs), *within_reach(runs)]
+    more = (to_printed, free_group_means, decomposed, within_reach)
+    return [*efficiency(runs), *(table for make in more for table in make(runs))]
 
 
 @dataclass(frozen=True)

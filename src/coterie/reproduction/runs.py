@@ -123,11 +123,23 @@ def with_group_means_of(runs: Runs, other: str) -> Runs:
 
 
 def _with_group_means_of(run: RecordedRun, seconds: float) -> RecordedRun:
-    each, saved, rows = run.summary["d_group"] or seconds, 0.0, []
+    took, saved, rows = run.summary["d_group"], 0.0, []
+    each = seconds if took is None else took
     for row in run.rows:
         saved += (each - seconds) * (row["event"] == Event.GROUP)
         rows.append({**row, "seconds": row["seconds"] - saved})
     return replace(run, rows=rows, summary={**run.summary, "seconds": rows[-1]["seconds"]})
+
+
+def without_planning(runs: Runs) -> Runs:
+    """Return runs that planned once, before the first step, as if that had taken no time."""
+
+    def unplanned(run: RecordedRun) -> RecordedRun:
+        took = run.summary.get("grouping_s") or 0.0
+        rows = [{**row, "seconds": row["seconds"] - took * (row["t"] > 0)} for row in run.rows]
+        return replace(run, rows=rows, summary={**run.summary, "seconds": rows[-1]["seconds"]})
+
+    return Runs(tuple(map(unplanned, runs.members)))
 
 
 def honest(runs: Runs, *more: str) -> Runs:

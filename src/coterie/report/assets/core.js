@@ -2,8 +2,8 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 const COLOURS = 8;
-const DASHES = ["", "7 4", "2 3", "9 3 2 3", "12 4"];
-const MARKERS = ["circle", "square", "triangle", "diamond", "cross", "down", "plus"];
+const DASHES = ["", "7 4", "2 3", "9 3 2 3", "12 4", "4 2 4 6", "9 3 2 3 2 3", "12 3 4 3", "2 6"];
+const MARKERS = ["circle", "square", "triangle", "diamond", "cross", "down", "plus", "left", "right"];
 const FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif";
 
 // Names come from users: they are only ever set as text or attributes, never as markup.
@@ -97,6 +97,8 @@ function markerPath(kind, x, y, r) {
     square: `M${x - 0.9 * r},${y - 0.9 * r}h${1.8 * r}v${1.8 * r}h${-1.8 * r}Z`,
     triangle: `M${x},${y - 1.2 * r}L${x + 1.1 * r},${y + 0.8 * r}H${x - 1.1 * r}Z`,
     down: `M${x},${y + 1.2 * r}L${x + 1.1 * r},${y - 0.8 * r}H${x - 1.1 * r}Z`,
+    left: `M${x - 1.2 * r},${y}L${x + 0.8 * r},${y - 1.1 * r}V${y + 1.1 * r}Z`,
+    right: `M${x + 1.2 * r},${y}L${x - 0.8 * r},${y - 1.1 * r}V${y + 1.1 * r}Z`,
     diamond: `M${x},${y - 1.3 * r}L${x + 1.1 * r},${y}L${x},${y + 1.3 * r}L${x - 1.1 * r},${y}Z`,
     cross: `M${x - r},${y - r}L${x},${y - 0.4 * r}L${x + r},${y - r}L${x + 0.4 * r},${y}L${x + r},${y + r}L${x},${y + 0.4 * r}L${x - r},${y + r}L${x - 0.4 * r},${y}Z`,
     plus: `M${x - 0.4 * r},${y - 1.2 * r}h${0.8 * r}v${0.8 * r}h${0.8 * r}v${0.8 * r}h${-0.8 * r}v${0.8 * r}h${-0.8 * r}v${-0.8 * r}h${-0.8 * r}v${-0.8 * r}h${0.8 * r}Z`,

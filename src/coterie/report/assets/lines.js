@@ -139,7 +139,7 @@ function drawLine(root, line, points, x, y) {
   svg(group, "path", { d: `M${points.map((p) => put1(p, p.y)).join("L")}`, class: "line", style: `stroke:${colour}`, "stroke-dasharray": dash });
   let last = -Infinity;
   points.forEach((p, at) => {
-    const far = x(p.x) - last > 90 + 7 * (line.style % 5);
+    const far = x(p.x) - last > 90 + 5 * (line.style % 8);
     if (!far && at !== points.length - 1) return;
     last = x(p.x);
     svg(group, "path", { d: markerPath(marker, x(p.x), y(p.y), 3.6), style: `fill:${colour}` });
