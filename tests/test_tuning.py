@@ -322,7 +322,7 @@ def test_the_page_says_what_was_chosen(tmp_path: Path) -> None:
     execute(auto(target_loss=1.7, num_groups=1), tmp_path / "soon")
     runs = [read_run(tmp_path / name) for name in ("never", "soon")]
     notes = [note for block in page_data(runs)["blocks"] for note in block["notes"]]
-    never, soon = notes
+    soon, never = notes  # as in the table
     assert "its target, a loss of 0.001, was not expected to be reached, but a loss of " in never
     assert "its target, a loss of 1.7, was expected at" in soon
     assert never.startswith("fedavg-ic (auto, target_loss = 0.001), seed 0, chose ")
