@@ -1,7 +1,10 @@
 """What the page of runs is told: means, bands, targets, fronts, networks, and what is left out."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +19,7 @@ from coterie.report import page_data, render, write_picture, write_report
 from coterie.report.curves import Column, bound, thin
 from coterie.report.placing import MOST_NODES
 from coterie.report.render import ASSETS
-from made_runs import NODES, made_run
+from made_runs import NODES, made_run, write_run
 from recorded import recorded
 
 HERE = Path("runs")
@@ -269,6 +272,19 @@ def test_the_page_is_one_file_that_asks_for_nothing(tmp_path: Path) -> None:
     repeated = made_run(HERE / "c", "fedavg-ic", accuracies=(0.2, 0.3, 0.4))  # the first counts
     write_picture([*runs, repeated], tmp_path / "picture.png")
     assert (tmp_path / "picture.png").read_bytes() == drawn
+
+
+def test_the_same_runs_give_the_same_page_in_every_process(tmp_path: Path) -> None:
+    for name in ("fedavg", "fedavg-ic"):
+        write_run(made_run(tmp_path / "runs" / name, name))
+    pages = []
+    for seed in ("1", "4"):  # of hashes, by which sets are ordered
+        page = tmp_path / f"{seed}.html"
+        words = [sys.executable, "-m", "coterie", "report", str(tmp_path / "runs")]
+        env = {**os.environ, "PYTHONHASHSEED": seed}
+        subprocess.run([*words, "-o", str(page)], check=True, capture_output=True, env=env)
+        pages.append(page.read_bytes())
+    assert pages[0] == pages[1]
 
 
 def test_components_never_take_markup_from_data() -> None:

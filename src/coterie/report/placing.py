@@ -72,11 +72,12 @@ def _drawn(run: RecordedRun, net: Topology, kind: str) -> Json:
     counts = np.array(run.grouping["class_counts"])
     ends, tiers = net.ends, np.array(net.tier_of)
     shown = ends if len(ends) <= MOST_LINKS else ends[:n]
+    of_tier = tiers[: len(shown)]
     given = run.grouping.get("nodes", ())
     named = given if len(given) == n else [net.name(i) for i in range(n)]
     return {
         "at": np.round(at, 4).tolist(),
-        "links": {str(tier): shown[tiers[: len(shown)] == tier].tolist() for tier in set(tiers)},
+        "links": {str(tier): shown[of_tier == tier].tolist() for tier in np.unique(tiers)},
         "links_left_out": len(ends) - len(shown),
         "names": [*map(str, named), *(net.name(v) for v in range(n, net.n_vertices))],
         "examples": counts.sum(axis=1).tolist(),
