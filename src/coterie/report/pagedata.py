@@ -97,15 +97,10 @@ def _styles(
 ) -> dict[str, int]:
     """Number the looks of labels; a line keeps its own when its runs are complete."""
     names = {label(run): name_of(run.config) for run in runs}
-    to_come = sorted({name_of(config) for config in expected}, key=_place)
+    to_come = [name_of(config) for config in expected]
     shown = [names[line.algorithm] for block in blocks for line in block.lines]
     number_of = look_numbers([*to_come, *shown])
     return {said: number_of[name] for said, name in names.items()}
-
-
-def _place(name: str) -> tuple[int, str]:
-    """Where a line stands in a table of all."""
-    return list(ALGORITHMS).index(name.split(" ", maxsplit=1)[0]), name
 
 
 def _names(runs: Sequence[RecordedRun]) -> dict[Path, str]:
