@@ -6,10 +6,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from clocks import stopped, ticking
 from coterie.cli import main
 from coterie.config import expand
 from coterie.grouping.planner import _Search
 from coterie.planview import plans
+from coterie.pricing import WEIGHTINGS
+from coterie.sections import Config
 
 SMALL = {"data.sample": 0.2, "partition.num_nodes": 20, "algorithm.num_groups": 2}
 
@@ -53,15 +56,20 @@ def test_ctrl_c_in_an_experiments_own_budget_ends_the_plan(tmp_path: Path) -> No
     assert [point["name"] for point in said["points"]] == ["coterie"]
 
 
-def test_a_budget_searches_with_every_weighting(tmp_path: Path) -> None:
-    done = run(tmp_path, "--budget", "20ms", "--methods", "edge", "--json")
-    said = json.loads(done.stdout)
-    assert not said["stopped"]
-    names = {point["name"].split()[0] for point in said["points"]}
+def small(**algorithm: object) -> list[Config]:
+    raw = {"data": {"sample": 0.2}, "partition": {"num_nodes": 20}}
+    return expand({**raw, "algorithm": {"num_groups": 2, **algorithm}})
+
+
+def test_a_budget_searches_with_every_weighting() -> None:
+    clock = ticking(0.01)
+    view = plans(small(), methods=["edge"], budget_s=10.0, clock=clock)
+    assert not view.stopped
+    names = {point.name.split()[0] for point in view.points}
     assert {"1:1", "1:64", "0:1"} <= names
+    assert clock() >= 10.0 * len(WEIGHTINGS)
 
 
 def test_shakes_that_end_before_the_time_does_are_no_interruption() -> None:
-    algorithm = {"num_groups": 2, "shakes": 2, "budget_s": 600.0}
-    config = {"data": {"sample": 0.2}, "partition": {"num_nodes": 20}, "algorithm": algorithm}
-    assert not plans(expand(config), methods=["edge"]).stopped
+    configs = small(shakes=2, budget_s=1.0)
+    assert not plans(configs, methods=["edge"], clock=stopped).stopped

@@ -1,6 +1,7 @@
 """Who should train with whom: every way to group the nodes, priced, and the best trade-offs."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -167,12 +168,13 @@ def plans(
     methods: Sequence[str] = (),
     budget_s: float | None = None,
     progress: Progress = lambda what, done, of: None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> View:
     """Group the nodes of an experiment by every method, and search along the trade-off.
 
     Of a sweep that is the first run that weighs both costs, or else the first that searches, or
     else the first, searched. The planner looks for budget_s at every weighting, or as long as the
-    experiment says; Ctrl-C ends a search with a budget and keeps what it has.
+    experiment says, by `clock`; Ctrl-C ends a search with a budget and keeps what it has.
     """
     q = question(configs, methods)
     dataset = load_dataset(q.config, progress)
@@ -180,7 +182,8 @@ def plans(
     prepared = prepare(q.seen, dataset)
     q.check(prepared)
     title = f"{q.config.network.topology}, {title_of(q.config)}"
-    return answer(q, title, prepared, first_evidence(prepared.problem), budget_s, progress)
+    evidence = first_evidence(prepared.problem)
+    return answer(q, title, prepared, evidence, budget_s, progress, clock)
 
 
 def answer(
@@ -190,6 +193,7 @@ def answer(
     evidence: Evidence,
     budget_s: float | None = None,
     progress: Progress = lambda what, done, of: None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> View:
     """Group prepared nodes by every method on the evidence, and search along the trade-off."""
     c, own, weights = q.config.algorithm, q.own, q.weights
@@ -199,7 +203,7 @@ def answer(
             f"every grouping costs the same with weights {label(*weights)}, {c.num_groups} groups "
             f"and tau2 = {c.tau2}; raise one of them"
         )
-    found = Found(prepared, evidence, objective)
+    found = Found(prepared, evidence, objective, clock)
     for done, each in enumerate(q.asked):
         progress(f"grouping by {each.method}", done, len(q.asked))
         found.add_method(each)

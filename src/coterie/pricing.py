@@ -1,6 +1,7 @@
 """Groupings that are found, each priced once: by methods, and by searches with several weights."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -62,9 +63,16 @@ def label(alpha_iid: float, alpha_comm: float) -> str:
 class Found:
     """Points so far, each grouping once, and what every search is given."""
 
-    def __init__(self, prepared: Prepared, evidence: Evidence, objective: Objective) -> None:
-        """Begin with nothing found."""
+    def __init__(
+        self,
+        prepared: Prepared,
+        evidence: Evidence,
+        objective: Objective,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Begin with nothing found; `clock` says how long finding takes."""
         self._prepared, self._evidence, self._objective = prepared, evidence, objective
+        self._clock = clock
         self._found: set[bytes] = set()
         self.points: list[Point] = []
         self.left_out: list[str] = []
@@ -73,13 +81,13 @@ class Found:
     def add_method(self, ask: Search) -> None:
         """Group by one method, on what it would see in a run."""
         e = self._shown(ask)
-        start = time.monotonic()
+        start = self._clock()
         try:
             said = check_grouping(self._said(ask, e), len(e.p), e.places)
         except GroupingError as error:
             self.left_out.append(f"{ask.method}: {error}")
             return
-        ms = 1e3 * (time.monotonic() - start)
+        ms = 1e3 * (self._clock() - start)
         self._found.add(_key(said))
         self._add(ask.method, said, ms, by_method=True)
 
@@ -91,7 +99,8 @@ class Found:
 
     def _searched(self, e: Evidence, objective: Objective, effort: Effort) -> list[Grouping]:
         """Search, and return the answer and what else was good."""
-        state = search(e, objective, replace(effort, keep=effort.budget_s is not None), self._rng())
+        kept = replace(effort, keep=effort.budget_s is not None)
+        state = search(e, objective, kept, self._rng(), self._clock)
         self.stopped = state.ended == "interrupted"
         return [best_by_the_clock(state), *(f.grouping for f in state.found)]
 
@@ -105,7 +114,7 @@ class Found:
             objective = Objective(self._evidence, *pair)
             if not (objective.iid or objective.comm):
                 continue
-            start = time.monotonic()
+            start = self._clock()
             try:
                 found = self._searched(self._evidence, objective, effort)
             except KeyboardInterrupt:
@@ -113,7 +122,7 @@ class Found:
                     raise
                 self.stopped = True
                 return
-            ms = 1e3 * (time.monotonic() - start)
+            ms = 1e3 * (self._clock() - start)
             for nth, grouping in enumerate(found, 1):
                 if (key := _key(grouping)) not in self._found:
                     self._found.add(key)

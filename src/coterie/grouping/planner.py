@@ -6,7 +6,7 @@ has the network's clock decide between the best of all (objective.py).
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Literal
@@ -64,23 +64,32 @@ ORDINARY = Effort()
 Ended = Literal["done", "out of time", "interrupted"]
 
 
-def coterie(alpha_iid: float = 1.0, alpha_comm: float = 1.0, effort: Effort = ORDINARY) -> Planner:
-    """Return the planner for weights of Delta and of transfer seconds."""
+def coterie(
+    alpha_iid: float = 1.0,
+    alpha_comm: float = 1.0,
+    effort: Effort = ORDINARY,
+    clock: Callable[[], float] = time.monotonic,
+) -> Planner:
+    """Return the planner for weights of Delta and of transfer seconds; `clock` times a budget."""
 
     def plan(e: Evidence, rng: np.random.Generator) -> Grouping:
-        found = search(e, Objective(e, alpha_iid, alpha_comm), effort, rng)
+        found = search(e, Objective(e, alpha_iid, alpha_comm), effort, rng, clock)
         return best_by_the_clock(found)
 
     return plan
 
 
 def search(
-    e: Evidence, objective: Objective, effort: Effort, rng: np.random.Generator
+    e: Evidence,
+    objective: Objective,
+    effort: Effort,
+    rng: np.random.Generator,
+    clock: Callable[[], float] = time.monotonic,
 ) -> "_Search":
     """Search until the effort is spent; its `ended` says whether by time or by Ctrl-C."""
-    began = time.monotonic()
+    began = clock()
     end = np.inf if effort.budget_s is None else began + effort.budget_s
-    state = _Search(e, objective, rng, end)
+    state = _Search(e, objective, rng, end, clock)
     try:
         for z, servers in state.starts():
             state.improve(z, servers)
@@ -89,7 +98,7 @@ def search(
         if not state.found:
             raise GroupingError(f"no {e.num_groups} groups were found within the limits")
         for done in count():
-            spent = effort.spent(done, time.monotonic() - began, len(e.p))
+            spent = effort.spent(done, clock() - began, len(e.p))
             if spent >= 1:
                 break
             state.improve(*state.shaken(0.02 * (1 - spent) if effort.anneal else 0.0))
@@ -116,9 +125,14 @@ class _Search:
     """Groupings found so far, and how to find more."""
 
     def __init__(
-        self, e: Evidence, objective: Objective, rng: np.random.Generator, end: float = np.inf
+        self,
+        e: Evidence,
+        objective: Objective,
+        rng: np.random.Generator,
+        end: float,
+        clock: Callable[[], float],
     ) -> None:
-        self.e, self.objective, self.rng, self._end = e, objective, rng, end
+        self.e, self.objective, self.rng, self._end, self._clock = e, objective, rng, end, clock
         self.ended: Ended = "done"
         self.found: list[Priced] = []  # by the rough delays
         self.trace: list[float] = []
@@ -136,7 +150,7 @@ class _Search:
 
     def over(self) -> bool:
         """Whether the time is up."""
-        return time.monotonic() >= self._end
+        return self._clock() >= self._end
 
     def starts(self) -> Iterator[tuple[Ints, Ints | None]]:
         """Deal by gradients, in even groups and in any, and by nearness; some with fixed servers.
