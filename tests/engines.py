@@ -1,6 +1,7 @@
 """Engines on a few unequal nodes, and what it means that two of them agree."""
 
 import copy
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -76,18 +77,32 @@ def engines(
     workers: int = 1,
     unit: str = "epoch",
     kernel: str = "",
+    dtype: torch.dtype = torch.float64,
+    nudge: float = 0.0,
 ) -> tuple[Sequential, Vectorized]:
-    """Return the oracle and the engine under test on the same nodes and weights."""
+    """Return the oracle and the engine under test on the same nodes and weights.
+
+    In double precision, unless told: that two engines agree is then a fact about what they compute,
+    not about how a processor rounds. `nudge` moves every weight up or down by that part of it.
+    """
     torch.manual_seed(3)
-    module, nodes, rule = MODULES[name](), nodes_of(), rule or LocalRule()
+    module, nodes, rule = MODULES[name]().to(dtype), nodes_of(), rule or LocalRule()
+    _nudge(module, nudge)
     held_out = {"val": (nodes.x[:30], nodes.y[:30]), "test": (nodes.x, nodes.y)}
-    lr = 0.02 if "cnn" in name else 0.1  # a pool that changes its mind makes a rounding visible
+    lr = 0.02 if "cnn" in name else 0.1
     steps = LocalSteps(lr, 0.99, batch_size, unit, 3)  # type: ignore[arg-type]
     oracle = Sequential(copy.deepcopy(module), nodes, held_out, steps, rule=rule)  # type: ignore[arg-type]
     fast = Vectorized(module, nodes, held_out, steps, rule=rule, workers=workers)  # type: ignore[arg-type]
     if kernel:
         fast.choose({"kernel": kernel})
     return oracle, fast
+
+
+def _nudge(module: nn.Module, part: float) -> None:
+    random = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for w in module.parameters():
+            w.mul_(1 + part * (2.0 * torch.randint(2, w.shape, generator=random).double() - 1))
 
 
 def train(engine: Engine, aggregations: int = 10, tau1: int = 1) -> Models:
@@ -101,13 +116,41 @@ def train(engine: Engine, aggregations: int = 10, tau1: int = 1) -> Models:
     return models
 
 
-def same(a: Engine, b: Engine, tau1: int = 1) -> None:
-    """Assert equal losses, scores and divergences to 1e-5 after ten aggregations."""
+def same(a: Engine, b: Engine, tau1: int = 1, close: float = 1e-9) -> None:
+    """Assert equal models, losses, scores and divergences after ten aggregations."""
     wa, wb = train(a, tau1=tau1).w, train(b, tau1=tau1).w
+    assert wa.dtype == wb.dtype == torch.float64
     assert wa.shape == wb.shape == (1, len(wa[0]))
+    assert float((wa - wb).abs().max()) <= close * float(wa.abs().max())
     ma, mb = a.measure(wa[0], GROUPS), b.measure(wb[0], GROUPS)
-    assert mb.losses == pytest.approx(ma.losses, rel=1e-5)
-    assert mb.delta == pytest.approx(ma.delta, rel=1e-4)
-    assert mb.Delta == pytest.approx(ma.Delta, rel=1e-3, abs=1e-6)
-    assert b.evaluate(wb[0], "test").loss == pytest.approx(a.evaluate(wa[0], "test").loss, rel=1e-5)
+    assert mb.losses == pytest.approx(ma.losses, rel=close)
+    assert mb.delta == pytest.approx(ma.delta, rel=close)
+    assert mb.Delta == pytest.approx(ma.Delta, rel=close)
+    assert b.evaluate(wb[0], "test").loss == pytest.approx(
+        a.evaluate(wa[0], "test").loss, rel=close
+    )
     assert not torch.equal(wa[0], a.initial().w[0])
+
+
+HALF_STEP = 2.0**-24  # of float32: the most that one rounding changes a number, relative to it
+CERTAIN = 6.0  # standard deviations: 2 exp(-6^2 / 2) = 3e-8 is how often chance goes farther
+
+
+def rounding(name: str, batch_size: int | None, aggregations: int, tau1: int) -> float:
+    """Return how far a model in single precision may end from the one in double precision.
+
+    The forward error is the condition of the computation times its backward error. The condition is
+    measured: how far the oracle ends if its first weights move by half a step of float32, in double
+    precision. The backward error of m roundings, of which every sum of k terms has k, is
+    sqrt(m) CERTAIN half steps, as roundings are independent (Higham and Mary, SIAM J. Sci. Comput.
+    41, 2019).
+    """
+    plain, nudged = (
+        train(engines(name, batch_size, nudge=part)[0], aggregations, tau1).w[0]
+        for part in (0.0, HALF_STEP)
+    )
+    terms = sum(w[0].numel() for w in MODULES[name]().parameters() if w.ndim > 1)
+    most = int(nodes_of().sizes.max())
+    batches = -(-most // batch_size) if batch_size else 1
+    m = aggregations * tau1 * batches * 2 * terms  # there and back
+    return CERTAIN * math.sqrt(m) * float((plain - nudged).norm())

@@ -42,11 +42,16 @@ class Here:
 
 
 def sharded(
-    name: str, actors: int, kernel: str, rule: LocalRule | None = None, lr: float | None = None
+    name: str,
+    actors: int,
+    kernel: str,
+    rule: LocalRule | None = None,
+    lr: float | None = None,
+    dtype: torch.dtype = torch.float64,
 ) -> tuple[Sequential, Sharded, Here]:
     """Return the oracle, the same on several actors, and these."""
     torch.manual_seed(3)
-    module, nodes, rule = MODULES[name](), nodes_of(), rule or LocalRule()
+    module, nodes, rule = MODULES[name]().to(dtype), nodes_of(), rule or LocalRule()
     held_out: Any = {"val": (nodes.x[:30], nodes.y[:30]), "test": (nodes.x, nodes.y)}
     steps = LocalSteps(lr or (0.02 if "cnn" in name else 0.1), 0.99, 5, "epoch", 3)
     oracle = Sequential(copy.deepcopy(module), nodes, held_out, steps, rule=rule)

@@ -202,7 +202,7 @@ def test_a_checkpoint_of_another_version_is_refused(
     said = refused(tmp_path, belongs)
     assert f"begun with torch 1.0 and this is torch {belongs.versions['torch']}" in said
     assert said.endswith(f"start anew with: coterie run {tmp_path}/config.toml")
-    path.write_bytes(path.read_bytes().replace(b"checkpoint 1 ", b"checkpoint 2 ", 1))
+    path.write_bytes(path.read_bytes().replace(b"checkpoint 2 ", b"checkpoint 1 ", 1))
     assert "written by another coterie; resume with that one" in refused(tmp_path, belongs)
 
 
@@ -234,7 +234,7 @@ def test_a_checkpoint_makes_dataclasses_of_coterie_and_nothing_else(
     told["checkpoint"]["fields"]["state"]["dataclass"] = kind
     rest = json.dumps(told).encode() + b"\n" + body
     total = hashlib.sha256(rest).hexdigest().encode()
-    path.write_bytes(b"coterie checkpoint 1 " + total + b"\n" + rest)
+    path.write_bytes(b"coterie checkpoint 2 " + total + b"\n" + rest)
     assert "written by another coterie" in refused(tmp_path, belongs)
 
 

@@ -32,7 +32,7 @@ from coterie.sections import Config
 if TYPE_CHECKING:
     from torch import Tensor
 
-FORMAT = b"coterie checkpoint 1 "
+FORMAT = b"coterie checkpoint 2 "
 KEPT = 2
 SHARE = 0.05  # of the time at most goes to checkpoints, unless one after every mean is asked for
 Say = Callable[[str], None]

@@ -266,6 +266,8 @@ def _resolve(config: Config) -> Config:
         raise ConfigError(
             "optimizer.scaffold corrects plain SGD only; set optimizer.momentum and fedprox to 0"
         )
+    if config.train.device == "mps" and config.train.precision == "float64":
+        raise ConfigError("train.device 'mps' has no train.precision 'float64'; use 'cpu'")
     if config.train.engine == "ray" and config.train.threads != "auto":
         raise ConfigError(
             "train.threads is not read with train.engine = 'ray'; set ray.cpus_per_actor"

@@ -90,6 +90,8 @@ def prepare(
         flops = REFERENCE_FLOPS[config.model.name]
     size = ModelSize(n_parameters(model), n_bytes(model), flops)
     counts = class_counts(part, divided.train_y, dataset.n_classes)
+    if config.train.precision == "float64":
+        model = model.double()  # from the same first weights
     engine = make_engine(config, model, divided, threads, say)
     problem, names = make_problem(config, part, counts, size, engine, planner)
     return Prepared(config, problem, counts, names, part.edge_names, size)

@@ -238,6 +238,11 @@ class TrainConfig:
         "how local steps are computed; sequential: plainly, to check others by; ray: on a cluster",
     )
     device: Literal["cpu", "cuda", "mps"] = setting("cpu", "where torch runs")
+    precision: Literal["float32", "float64"] = setting(
+        "float32",
+        "of a model's arithmetic; float64 shows whether rounding matters; 4 bytes are sent anyway",
+        also=("dtype",),
+    )
     threads: int | Literal["auto"] = setting(
         "auto",
         "cores that train one run, whose number changes no digit; auto: as --workers leaves",

@@ -39,16 +39,16 @@ def batches_of(shards: Shards, nodes: Ints, t: int, steps: LocalSteps) -> Iterat
         c = int(np.count_nonzero(sizes > at))
         left = np.minimum(sizes[:c] - at, width)
         rows = order[:c, at : at + int(left[0])]
-        yield Batch(rows, _weights(left))
+        yield Batch(rows, _weights(left, shards.dtype))
 
 
-def _weights(counts: Ints) -> Tensor | float:
+def _weights(counts: Ints, dtype: torch.dtype) -> Tensor | float:
     """1/count for the first count examples of a node, then 0."""
     most = int(counts[0])
     if counts[-1] == most:
         return 1 / most
     inside = np.arange(most) < counts[:, None]
-    return torch.from_numpy((inside / counts[:, None]).astype(np.float32))[..., None]
+    return torch.from_numpy(inside / counts[:, None]).to(dtype)[..., None]
 
 
 def stacks(sizes: Ints, most: int, *, padded: bool) -> Iterator[slice]:

@@ -86,7 +86,7 @@ class Dense:
         """Return how many nodes are trained together with batches of so many examples."""
         if batch >= ALONE_FROM:
             return 1
-        return max(1, min(MOST_STACKED, STACK_BYTES // (4 * self.d)))
+        return max(1, min(MOST_STACKED, STACK_BYTES // (self._shards.dtype.itemsize * self.d)))
 
     def train(
         self,
@@ -124,8 +124,8 @@ class Dense:
             taken = torch.from_numpy(order[:n]).to(x.device)
             x, y = x.index_select(0, taken), y.index_select(0, taken)
         width = min(steps.batch_size or n, n)
-        minus = torch.full((width, 1), -1.0, device=x.device)
-        none, ones = torch.zeros((), device=x.device), torch.ones(width, device=x.device)
+        minus = ws[0].new_full((width, 1), -1.0)
+        none, ones = ws[0].new_zeros(()), ws[0].new_ones(width)
         turned = [part.T if part.ndim == 2 else part for part in ws]
         unit = _unit(x)
         for xs, ys in zip(torch.split(x.flatten(1), width), torch.split(y, width), strict=True):
@@ -159,7 +159,7 @@ class Dense:
             size = chunk(x)
             out[row] = 0
             for xs, ys in zip(torch.split(x, size), torch.split(y, size), strict=True):
-                hidden = self._forward(ws, inputs(xs).flatten(1)[None])
+                hidden = self._forward(ws, inputs(xs, w.dtype).flatten(1)[None])
                 logs = torch.log_softmax(hidden[-1], dim=-1)
                 losses[row] -= logs.view(len(ys), -1).gather(1, ys[:, None]).sum().double()
                 dy = _less_one(logs.exp_(), ys[None]).div_(len(y))
@@ -175,7 +175,7 @@ class Dense:
         """Gradient [d] of the weighted sum of some examples' losses at one model w."""
         first = torch.zeros(1, dtype=torch.int64, device=w.device)
         ws = self._split(w[None], first, self._places(1, w.device))
-        x = inputs(self._shards.x.index_select(0, index)).flatten(1)[None]
+        x = inputs(self._shards.x.index_select(0, index), w.dtype).flatten(1)[None]
         hidden = self._forward(ws, x)
         dy = _less_one(_shares(hidden[-1]), self._shards.y.index_select(0, index))
         found = self._backward(ws, hidden, dy.mul_(weights[:, None]))[::-1]
@@ -262,11 +262,12 @@ class Dense:
 
     def _values(self, x: Tensor, most: int) -> Tensor:
         """Return pixels or numbers as floats, good until the thread asks again."""
-        if x.dtype != torch.uint8:
+        if x.dtype == self._shards.dtype:
             return x
         place = getattr(self._own, "values", None)
         if place is None or len(place) < most:
-            place = self._own.values = torch.empty(most, x.shape[1], device=x.device)
+            kind = self._shards.dtype
+            place = self._own.values = torch.empty(most, x.shape[1], dtype=kind, device=x.device)
         return place[: len(x)].copy_(x)
 
     def _places(self, c: int, device: torch.device) -> list[Tensor]:
@@ -278,8 +279,8 @@ class Dense:
     def _fresh(self, c: int, device: torch.device) -> list[Tensor]:
         places = []
         for layer in self._layers:
-            places.append(torch.empty(c, layer.rows, layer.columns, device=device))
-            places += [torch.empty(c, layer.rows, device=device)] if layer.bias else []
+            shapes = [(c, layer.rows, layer.columns), (c, layer.rows)][: 1 + layer.bias]
+            places += [torch.empty(*s, dtype=self._shards.dtype, device=device) for s in shapes]
         return places
 
 
@@ -308,6 +309,6 @@ def _shares(scores: Tensor) -> Tensor:
 def _less_one(shares: Tensor, y: Tensor) -> Tensor:
     """Shares [c, B, classes] of each class, less one for the true class, in place."""
     true = y.reshape(-1, 1)
-    minus = torch.full((), -1.0, device=shares.device).expand(true.shape)
+    minus = shares.new_full((), -1.0).expand(true.shape)
     shares.view(-1, shares.shape[-1]).scatter_add_(1, true, minus)
     return shares

@@ -50,7 +50,7 @@ class Gauge:
         """Losses [m] of the m nodes here, and their gradients [m, d] or sketches [m, r]."""
         m, row = len(self._shards.here), self._shards.row
         losses = np.empty(m)
-        columns, kind = (sketch.size, torch.float64) if sketch else (self._d, torch.float32)
+        columns, kind = (sketch.size, torch.float64) if sketch else (self._d, w.dtype)
         rows = torch.empty(m, columns, dtype=kind)
         for nodes, some, grads in self._team.do(lambda nodes: self._grads(w, nodes), self._few()):
             losses[row[nodes]] = some
@@ -61,23 +61,23 @@ class Gauge:
     def measure(self, w: Tensor, z: Ints) -> Measured:
         """Compute every node's full-data loss at w, and how the groups z diverge there."""
         found = self.centres(w, z)
-        delta = math.fsum(self.distances(w, z, found.sums.float().to(w.device), found))
+        delta = math.fsum(self.distances(w, z, found.sums.to(w), found))
         return Measured(found.losses, delta, between(self._shards.p, z, found.sums))
 
     def centres(self, w: Tensor, z: Ints) -> Centres:
         """Add up the gradients of the nodes here: their part of the groups' mean gradients."""
         p, K = self._shards.p, int(z.max()) + 1
-        keep = 4 * len(self._shards.here) * self._d <= KEPT_BYTES
+        keep = w.element_size() * len(self._shards.here) * self._d <= KEPT_BYTES
         losses, kept = np.empty(len(self._shards.here)), []
         mass = np.bincount(z, weights=p, minlength=K)
         sums = torch.zeros(K, self._d, dtype=torch.float64)
         for nodes, some, grads in self._team.do(lambda nodes: self._grads(w, nodes), self._few()):
             losses[self._shards.row[nodes]] = some
             groups, at_group = np.unique(z[nodes], return_inverse=True)
-            weights = torch.zeros(len(groups), len(nodes))
+            weights = torch.zeros(len(groups), len(nodes), dtype=w.dtype)
             weights[at_group, np.arange(len(nodes))] = torch.from_numpy(
                 p[nodes] / mass[z[nodes]]
-            ).float()
+            ).to(w.dtype)
             sums[groups] += (weights.to(grads) @ grads).cpu().double()
             kept += [(nodes, grads)] if keep else []
         return Centres(losses, sums, kept)
@@ -97,14 +97,15 @@ class Gauge:
         ]
 
     def _grads(self, w: Tensor, nodes: Ints) -> tuple[Ints, Floats, Tensor]:
-        out = torch.empty(len(nodes), self._d, device=w.device)
+        out = w.new_empty(len(nodes), self._d)
         losses: Floats = self._kernel.gradients(w, nodes, out).numpy()
         return nodes, losses, out
 
     def _few(self) -> list[Ints]:
         """Cut the nodes here into jobs whose gradients fit into memory."""
         here = self._shards.here
-        size = max(1, min(JOB_BYTES // (4 * self._d), -(-len(here) // 8)))
+        each = self._shards.dtype.itemsize * self._d
+        size = max(1, min(JOB_BYTES // each, -(-len(here) // 8)))
         return [here[at : at + size] for at in range(0, len(here), size)]
 
 

@@ -61,8 +61,11 @@ class Nodes:
 class Shards:
     """The nodes' examples as tensors on a device; pixels stay bytes until a batch needs them."""
 
-    def __init__(self, nodes: Nodes, device: torch.device) -> None:
-        """Take the examples; arrays that are in order already are not copied."""
+    def __init__(
+        self, nodes: Nodes, device: torch.device, dtype: torch.dtype = torch.float32
+    ) -> None:
+        """Take the examples, and the dtype of models; arrays in order already are not copied."""
+        self.dtype = dtype
         self.x = torch.from_numpy(np.ascontiguousarray(nodes.x)).to(device)
         self.y = torch.from_numpy(np.ascontiguousarray(nodes.y)).to(device)
         self.sizes = nodes.sizes
@@ -111,7 +114,7 @@ class FlatModule:
 
     def scores(self, x: Tensor) -> Tensor:
         """Run the module on pixels or numbers; convolutions are quicker with channels last."""
-        values = inputs(x)
+        values = inputs(x, self.flat.dtype)
         if self._channels_last:
             values = values.to(memory_format=torch.channels_last)
         elif values is x:
@@ -121,7 +124,7 @@ class FlatModule:
 
     def _takes_channels_last(self, x: Tensor) -> bool:
         """Whether the module runs with channels last; one that views its tensors may not."""
-        values = inputs(x).to(memory_format=torch.channels_last)
+        values = inputs(x, self.flat.dtype).to(memory_format=torch.channels_last)
         try:
             self.gradient(self.model(values).sum())
         except RuntimeError:
@@ -134,7 +137,7 @@ class FlatModule:
 
     def full_gradient(self, x: Tensor, y: Tensor) -> tuple[float, Tensor]:
         """Loss and gradient [d] at the loaded model over all examples of a node, in chunks."""
-        total = torch.zeros(self.d_trained, device=self.flat.device)
+        total = self.flat.new_zeros(self.d_trained)
         loss_sum = 0.0
         size = self.chunk(x)
         for xs, ys in zip(torch.split(x, size), torch.split(y, size), strict=True):
@@ -181,9 +184,9 @@ def evaluate(module: FlatModule, w: Tensor, x: Tensor, y: Tensor) -> Score:
     return Score(math.fsum(losses) / len(y), sum(right) / len(y))
 
 
-def inputs(x: Tensor) -> Tensor:
-    """Return what a model sees: pixels divided by 255, numbers as they are."""
-    return x.float().div_(255) if x.dtype == torch.uint8 else x
+def inputs(x: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Return what a model of this dtype sees: pixels divided by 255, numbers as they are."""
+    return x.to(dtype).div_(255) if x.dtype == torch.uint8 else x.to(dtype)
 
 
 def chunk(x: Tensor, values: int = CHUNK_VALUES) -> int:

@@ -39,7 +39,7 @@ class Sequential:
         self._device = torch.device(device)
         self.module = FlatModule(model.to(self._device))
         self._steps, self._rule = steps, rule
-        self.shards = Shards(nodes, self._device)
+        self.shards = Shards(nodes, self._device, self.module.flat.dtype)
         self.held_out = {
             part: (torch.from_numpy(x).to(self._device), torch.from_numpy(y).to(self._device))
             for part, (x, y) in held_out.items()
@@ -58,7 +58,7 @@ class Sequential:
         n, d = len(self.shards), self.module.d_trained
         memory = {}
         if self._rule.scaffold:
-            zeros = torch.zeros(n + 1, d, device=self._device)
+            zeros = self._w0.new_zeros(n + 1, d)
             memory = {"scaffold.own": zeros[:n], "scaffold.common": zeros[n]}
         return Models(self._w0[None].clone(), np.zeros(n, dtype=np.int64), memory)
 
@@ -88,7 +88,7 @@ class Sequential:
         memory = dict(models.memory)
         if self._rule.scaffold:
             memory["scaffold.own"] = own
-        return Models(means.float().to(self._device), z, memory)
+        return Models(means.to(models.w), z, memory)
 
     def _train(self, models: Models, own: Tensor, i: int, start: int, stop: int) -> None:
         """Take node i's steps in the module; SCAFFOLD's correction of the node is renewed."""
@@ -123,7 +123,7 @@ class Sequential:
 
     def _all_gradients(self, w: Tensor) -> tuple[np.ndarray, Tensor]:
         n = len(self.shards)
-        grads = torch.empty(n, self.module.d_trained, device=self._device)  # [n, d]
+        grads = w.new_empty(n, self.module.d_trained)  # [n, d]
         losses = np.empty(n)
         self.module.load(w)
         self.module.model.eval()

@@ -24,7 +24,7 @@ from coterie.engine.vectorized import Vectorized
 from coterie.errors import ConfigError
 from coterie.sketch import Sketch
 
-Singles = NDArray[np.float32]
+Numbers = NDArray[np.float32] | NDArray[np.float64]  # of models: train.precision
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,9 +54,9 @@ class Part:
 class Order:
     """Steps start+1 .. stop from models w [m, d], of which node i has of_node[i], to means by z."""
 
-    w: Singles
+    w: Numbers
     of_node: Ints
-    common: Singles | None  # SCAFFOLD's correction [d]
+    common: Numbers | None  # SCAFFOLD's correction [d]
     start: int
     stop: int
     z: Ints
@@ -73,7 +73,7 @@ class Sums:
 
     groups: Ints
     sums: Floats
-    own: Singles | None = None
+    own: Numbers | None = None
 
 
 class Shard:
@@ -101,7 +101,7 @@ class Shard:
         self._rows: tuple[int, Floats, Tensor] | None = None
         self._centres: tuple[int, Centres] | None = None
 
-    def advance(self, order: Order, own: Singles | None) -> Sums:
+    def advance(self, order: Order, own: Numbers | None) -> Sums:
         """Take local steps, and add up the models by group, weighted by data."""
         memory = {}
         if own is not None and order.common is not None:
@@ -112,42 +112,42 @@ class Shard:
         after = None if renewed is None else renewed.cpu().numpy()
         return _nonzero(sums, after)
 
-    def sketches(self, w: Singles, sketch: Sketch) -> tuple[Floats, Floats]:
+    def sketches(self, w: Numbers, sketch: Sketch) -> tuple[Floats, Floats]:
         """Losses [m] of the nodes here, and sketches [m, r] of their gradients."""
         losses, rows = self._engine.gauge().rows(self._tensor(w), sketch)
         return losses, rows.numpy()
 
-    def columns(self, w: Singles, moment: int, start: int, stop: int) -> tuple[Floats, Singles]:
+    def columns(self, w: Numbers, moment: int, start: int, stop: int) -> tuple[Floats, Numbers]:
         """Losses [m], and the entries from start to stop of the gradients of the nodes here."""
         if self._rows is None or self._rows[0] != moment:
             self._rows = (moment, *self._engine.gauge().rows(self._tensor(w)))
         _, losses, rows = self._rows
-        found: Singles = rows[:, start:stop].contiguous().numpy()
+        found: Numbers = rows[:, start:stop].contiguous().numpy()
         if stop >= rows.shape[1]:
             self._rows = None
         return losses, found
 
-    def centres(self, w: Singles, moment: int, z: Ints) -> tuple[Floats, Sums]:
+    def centres(self, w: Numbers, moment: int, z: Ints) -> tuple[Floats, Sums]:
         """Losses [m], and the part of the nodes here in the groups' mean gradients."""
         found = self._engine.gauge().centres(self._tensor(w), z)
         self._centres = moment, found
         return found.losses, _nonzero(found.sums, None)
 
-    def distances(self, w: Singles, moment: int, z: Ints, near: Singles) -> list[float]:
+    def distances(self, w: Numbers, moment: int, z: Ints, near: Numbers) -> list[float]:
         """Weighted distances of the gradients here from their groups' means near [K, d]."""
         kept = self._centres[1] if self._centres and self._centres[0] == moment else None
         self._centres = None
         return self._engine.gauge().distances(self._tensor(w), z, self._tensor(near), kept)
 
-    def scores(self, w: Singles, part: Literal["val", "test"]) -> list[tuple[float, int]]:
+    def scores(self, w: Numbers, part: Literal["val", "test"]) -> list[tuple[float, int]]:
         """Scores of w on the held-out pieces here."""
         return self._engine.scores(self._tensor(w), part)
 
-    def _tensor(self, array: Singles) -> Tensor:
+    def _tensor(self, array: Numbers) -> Tensor:
         return torch.tensor(array, device=self._device)
 
 
-def _nonzero(sums: Tensor, own: Singles | None) -> Sums:
+def _nonzero(sums: Tensor, own: Numbers | None) -> Sums:
     """Leave out groups that nothing was added to: what travels is a model per group here."""
     groups = torch.nonzero(sums.any(dim=1)).flatten()
     return Sums(groups.numpy(), sums[groups].numpy(), own)

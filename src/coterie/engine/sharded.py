@@ -136,7 +136,7 @@ class Sharded:
             memory["scaffold.own"] = renewed = own.clone()
             for here, part in zip(self._dealt, parts, strict=True):
                 renewed[here] = torch.tensor(part.own)
-        return Models(means.float(), z, memory)
+        return Models(means.to(models.w), z, memory)
 
     def _added(self, parts: Sequence[Sums], K: int, d: int) -> Tensor:
         """Add up the actors' sums [K, d], always in the same order."""
@@ -155,7 +155,7 @@ class Sharded:
         if sketch is not None:
             found = self.crew.ask("sketches", w.numpy(), sketch)
             return Gradients(self._by_node(0, found), sketches=self._by_node(1, found))
-        losses, tail = np.empty(len(self._p)), torch.empty(len(self._p), self._d_last)
+        losses, tail = np.empty(len(self._p)), w.new_empty(len(self._p), self._d_last)
         gram = summed_gram(self._columns(w, losses, tail), self._p)
         return Gradients(losses, gram, cosines(tail))
 
@@ -188,7 +188,7 @@ class Sharded:
         self._moment += 1
         found = self.crew.ask("centres", w.numpy(), self._moment, z)
         centres = self._added([sums for _, sums in found], int(z.max()) + 1, self._d)
-        near = centres.float().numpy()
+        near = centres.to(w).numpy()
         distances = self.crew.ask("distances", w.numpy(), self._moment, z, near)
         delta = sum(sum(some) for some in distances)
         return Measured(self._by_node(0, found), delta, between(self._p, z, centres))

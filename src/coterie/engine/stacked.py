@@ -28,7 +28,7 @@ class Stacked:
         self._shards, self._single = shards, one_by_one
         self._names = [k for k, w in model.named_parameters() if w.requires_grad]
         self._shapes = [w[None] for w in model.parameters() if w.requires_grad]
-        self._bytes = 4 * sum(w.numel() for w in self._shapes)
+        self._bytes = shards.dtype.itemsize * sum(w.numel() for w in self._shapes)
 
     def stack(self, batch: int) -> int:
         """Return how many nodes are trained together with batches of so many examples."""
@@ -77,10 +77,10 @@ class Stacked:
     def _taken(self, batch: Batch, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
         """Examples [c, B, ...], labels [c, B] and weights [c, B] of a batch."""
         index = torch.from_numpy(batch.rows.reshape(-1)).to(device)
-        x = inputs(self._shards.x.index_select(0, index))
+        x = inputs(self._shards.x.index_select(0, index), self._shards.dtype)
         y = self._shards.y.index_select(0, index).view(batch.rows.shape)
         each = batch.weights
-        weights = torch.zeros(batch.rows.shape, device=device)
+        weights = torch.zeros(batch.rows.shape, dtype=x.dtype, device=device)
         weights += each.to(device)[..., 0] if isinstance(each, Tensor) else each
         return x.view(*batch.rows.shape, *x.shape[1:]), y, weights
 
@@ -93,7 +93,7 @@ class Stacked:
         return self._single.weighted(w, index, weights)
 
 
-def treats_examples_alone(model: nn.Module, x: Tensor) -> bool:
+def treats_examples_alone(model: nn.Module, x: Tensor, dtype: torch.dtype = torch.float32) -> bool:
     """Whether a module in training mode is a function of each example and its parameters alone.
 
     Not so with batch norm, which mixes a batch, with dropout, which draws random numbers, or with
@@ -102,7 +102,7 @@ def treats_examples_alone(model: nn.Module, x: Tensor) -> bool:
     """
     if len(x) < 2:
         return False
-    some = inputs(x[torch.linspace(0, len(x) - 1, min(4, len(x))).long()])
+    some = inputs(x[torch.linspace(0, len(x) - 1, min(4, len(x))).long()], dtype)
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
         trial = copy.deepcopy(model).train()

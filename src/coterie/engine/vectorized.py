@@ -82,7 +82,9 @@ class Vectorized:
         module = self._oracle.module
         self._d, self._d_trained = len(module.flat), module.d_trained
         self._d_last = last_layer(module.trained)
-        self._alone = treats_examples_alone(model, self._shards.x) if alone is None else alone
+        if alone is None:
+            alone = treats_examples_alone(model, self._shards.x, self._shards.dtype)
+        self._alone = alone
         # Random layers draw from torch's one generator, which threads would share.
         self._team = Team(workers if self._alone else 1, self._device)
         self._single = Single(model, self._shards, self._team.workers, alone=self._alone)
@@ -141,7 +143,7 @@ class Vectorized:
         memory = dict(models.memory)
         if own is not None:
             memory["scaffold.own"] = own
-        return Models(means.float().to(self._device), z, memory)
+        return Models(means.to(models.w), z, memory)
 
     def sums(
         self, models: Models, start: int, stop: int, z: Ints, there: Ints
@@ -180,10 +182,10 @@ class Vectorized:
             groups, at_group = np.unique(z[nodes], return_inverse=True)
             mass = np.bincount(at_group, weights=weight[nodes])
             parts = weight[nodes] / mass[at_group]  # of the job's mean; a node alone stays exact
-            weights = torch.zeros(len(groups), len(nodes))
-            weights[at_group, np.arange(len(nodes))] = torch.from_numpy(parts).float()
+            weights = torch.zeros(len(groups), len(nodes), dtype=models.w.dtype)
+            weights[at_group, np.arange(len(nodes))] = torch.from_numpy(parts).to(weights)
             weights = weights.to(self._device)
-            total = torch.zeros(len(groups), self._d, device=self._device)
+            total = models.w.new_zeros(len(groups), self._d)
             rows = torch.from_numpy(models.of_node[nodes]).to(self._device)
             c = kernel.stack(self._steps.batch_size or int(self._shards.sizes[nodes[0]]))
             for few in stacks(self._shards.sizes[nodes], c, padded=not self._steps.batch_size):
@@ -226,7 +228,7 @@ class Vectorized:
             return [nodes[at : at + 1] for at in range(len(nodes))]
         order = nodes[np.lexsort((nodes, -self._shards.sizes[nodes]))]
         c = self._kernel.stack(self._steps.batch_size or int(self._shards.sizes[order[0]]))
-        fits = max(1, JOB_BYTES // (4 * self._d * c))
+        fits = max(1, JOB_BYTES // (self._shards.dtype.itemsize * self._d * c))
         size = c * max(1, min(fits, len(nodes) // (8 * c)))
         return [order[at : at + size] for at in range(0, len(order), size)]
 
