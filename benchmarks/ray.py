@@ -19,7 +19,7 @@ import numpy as np
 
 from coterie.config import make_config
 from coterie.engine import Engine, Models, sharded
-from coterie.engine.shard import Order, Shard, Singles, Sums
+from coterie.engine.shard import Order, Shard, Numbers, Sums
 from coterie.prepare import Prepared, prepare
 from coterie.run import rounds
 
@@ -33,7 +33,7 @@ class Timed(Shard):
 
     took = cpu = 0.0
 
-    def advance(self, order: Order, own: Singles | None) -> Sums:
+    def advance(self, order: Order, own: Numbers | None) -> Sums:
         """Take local steps, and look at the clock."""
         start, before = time.perf_counter(), time.process_time()
         found = super().advance(order, own)

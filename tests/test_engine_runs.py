@@ -36,7 +36,7 @@ def run(model: str, engine: str, steps: int, threads: int = 1) -> list[State]:
 
 
 @pytest.mark.parametrize(
-    ("model", "steps"), [("sr", 10), ("2nn", 10), ("cnn", 3), ("own_module:make", 10)]
+    ("model", "steps"), [("sr", 10), ("2nn", 10), ("cnn", 2), ("own_module:make", 10)]
 )
 def test_runs_are_the_same_by_either_engine(
     model: str, steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -12,7 +12,7 @@ from coterie.engine.module import Nodes
 from coterie.engine.sequential import Sequential
 from coterie.errors import ModelError
 from coterie.models import make_model
-from coterie.models.size import flops_per_example, n_bytes, n_parameters
+from coterie.models.size import counted_flops, flops_per_example, n_bytes, n_parameters
 from problems import some_nodes
 
 IMAGE = (1, 28, 28)
@@ -83,6 +83,18 @@ def test_averaging_the_celeba_network_averages_scales_and_shifts_and_nothing_els
     assert set(engine.export(mean.w[0])) == set(
         dict(make_model("celeba-cnn", (3, 20, 20), 2).named_parameters())
     )
+
+
+@pytest.mark.parametrize("name", ["sr", "2nn", "cnn", "celeba-cnn"])
+def test_operations_of_known_layers_are_those_that_torch_counts(name: str) -> None:
+    model = make_model(name, (1, 21, 21), 3)
+    assert flops_per_example(model, (1, 21, 21)) == counted_flops(model, (1, 21, 21))
+
+
+def test_operations_of_a_strided_convolution_in_groups_worked_by_hand() -> None:
+    layers = nn.Conv2d(4, 8, 3, stride=2, padding=1, groups=2), nn.Flatten(), nn.Linear(32, 5)
+    forward = 2 * (8 * 2 * 3 * 3) * (2 * 2) + 2 * 32 * 5
+    assert flops_per_example(nn.Sequential(*layers), (4, 4, 4)) == 3 * forward
 
 
 def test_counting_operations_leaves_the_model_as_it_was() -> None:
