@@ -1,17 +1,44 @@
 """What every test gets."""
 
 import signal
+from collections import Counter
 from pathlib import Path
 
 import pytest
+import torch
+from hypothesis import HealthCheck, settings
 
 from coterie.data import sources
+
+# The same examples every time, however slow the machine is; `--hypothesis-profile random` tries
+# others.
+settings.register_profile(
+    "random",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+    print_blob=True,
+)
+settings.register_profile("repeatable", settings.get_profile("random"), derandomize=True)
+settings.load_profile("repeatable")
+torch.set_num_threads(1)  # as every run does, whatever OMP_NUM_THREADS says
 
 
 def pytest_configure() -> None:
     """Take Ctrl-C also where the shell that started the tests does not, as in the background."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say in a line each what this machine lacks, and how many tests were skipped for it."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    reasons = Counter(
+        report.longrepr[2].removeprefix("Skipped: ")
+        for report in skipped
+        if isinstance(report.longrepr, tuple)
+    )
+    for reason, count in sorted(reasons.items()):
+        terminalreporter.write_line(f"*** NOT TESTED ({count}): {reason} ***", yellow=True)
 
 
 @pytest.fixture(autouse=True)

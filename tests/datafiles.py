@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import Image
 
-FUZZ = settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+FUZZ = settings(max_examples=200, deadline=None)
 ATTRIBUTES = [f"Attribute_{i}" for i in range(40)]
 ATTRIBUTES[31] = "Smiling"
 

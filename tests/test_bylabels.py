@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie.bylabels import kind_of, plans_by_labels, read_histograms
@@ -130,9 +130,7 @@ def test_the_same_nodes_in_an_experiment_are_planned_alike(tmp_path: Path) -> No
         assert (ours.Delta, ours.group_s) == (theirs.Delta, theirs.group_s)
 
 
-@settings(
-    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=6, deadline=None)
 @given(rows=st.permutations(NAMES), columns=st.permutations(CLASSES), data=st.data())
 def test_the_order_of_nodes_and_classes_changes_no_group(
     tmp_path: Path, rows: list[str], columns: list[str], data: st.DataObject

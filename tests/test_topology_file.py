@@ -9,7 +9,7 @@ from typing import Any
 import networkx as nx  # type: ignore[import-untyped]
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie.errors import TopologyError
@@ -349,9 +349,7 @@ def test_a_file_must_be_there_and_of_a_kind_that_is_known(tmp_path: Path) -> Non
     assert "a network is a .graphml, .json or .csv file" in refused(tmp_path, "net.xml", "")
 
 
-FUZZ = settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+FUZZ = settings(max_examples=200, deadline=None)
 FORMATS = {"net.csv": CSV, "net.json": graph(NODES, EDGES), "net.graphml": graphml(EDGES)}
 
 
