@@ -94,7 +94,9 @@ def load(busy: int) -> Iterator[None]:
     processes = []
     try:
         for _ in range(busy):
-            processes.append(subprocess.Popen([sys.executable, "-c", code]))
+            processes.append(
+                subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
+            )
         yield
     finally:
         for process in processes:
