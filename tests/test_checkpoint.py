@@ -115,7 +115,7 @@ def test_what_an_optimiser_remembers_comes_along(
         assert torch.equal(found[name], tensor)
 
 
-def test_fields_that_are_not_known_here_come_along(
+def test_a_tag_is_all_that_a_new_value_needs_whatever_its_fields(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, states: list[State], belongs: Origin
 ) -> None:
     @dataclass(frozen=True)
@@ -125,8 +125,8 @@ def test_fields_that_are_not_known_here_come_along(
         here: np.float64
         there: bool
 
-    monkeypatch.setattr(checkpoint, "More", More, raising=False)
-    More.__module__, More.__qualname__ = checkpoint.__name__, "More"
+    monkeypatch.setitem(checkpoint.TAGS, "more", More)
+    monkeypatch.setitem(checkpoint._TAG_OF, More, "more")
     more = More({3: 0.1, 1: float("inf")}, (1, [None]), np.float64(1 / 3), True)
     state = replace(states[0], planned=more)  # type: ignore[arg-type]
     found: object = read_checkpoint(written(tmp_path, state, belongs), belongs).state.planned
@@ -136,9 +136,10 @@ def test_fields_that_are_not_known_here_come_along(
 def test_what_cannot_be_kept_is_refused_when_it_is_written(
     states: list[State], belongs: Origin
 ) -> None:
-    state = replace(states[0], planned={1, 2})  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="a checkpoint cannot hold a set"):
-        pack(Checkpoint(state, 1, 3, 0.0, None, {}), belongs)
+    for what, name in (({1, 2}, "set"), (belongs, "Origin")):
+        state = replace(states[0], planned=what)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match=f"a checkpoint cannot hold a {name}"):
+            pack(Checkpoint(state, 1, 3, 0.0, None, {}), belongs)
 
 
 def test_no_damaged_byte_goes_unnoticed(
@@ -202,7 +203,7 @@ def test_a_checkpoint_of_another_version_is_refused(
     said = refused(tmp_path, belongs)
     assert f"begun with torch 1.0 and this is torch {belongs.versions['torch']}" in said
     assert said.endswith(f"start anew with: coterie run {tmp_path}/config.toml")
-    path.write_bytes(path.read_bytes().replace(b"checkpoint 2 ", b"checkpoint 1 ", 1))
+    path.write_bytes(path.read_bytes().replace(b"checkpoint 3 ", b"checkpoint 2 ", 1))
     assert "written by another coterie; resume with that one" in refused(tmp_path, belongs)
 
 
@@ -224,17 +225,17 @@ def test_a_checkpoint_of_other_data_is_refused(
     assert "the data, its partition or the model is not what the run was begun with" in said
 
 
-@pytest.mark.parametrize("kind", ["os:system", "coterie.config:flat", "coterie.run:Nothing"])
-def test_a_checkpoint_makes_dataclasses_of_coterie_and_nothing_else(
+@pytest.mark.parametrize("kind", ["os:system", "coterie.run:State", "problem"])
+def test_a_checkpoint_makes_values_that_have_a_tag_and_nothing_else(
     tmp_path: Path, states: list[State], belongs: Origin, kind: str
 ) -> None:
     path = written(tmp_path, states[2], belongs)
     _, head, body = path.read_bytes().split(b"\n", 2)
     told = json.loads(head)
-    told["checkpoint"]["fields"]["state"]["dataclass"] = kind
+    told["checkpoint"]["fields"]["state"]["tag"] = kind
     rest = json.dumps(told).encode() + b"\n" + body
     total = hashlib.sha256(rest).hexdigest().encode()
-    path.write_bytes(b"coterie checkpoint 2 " + total + b"\n" + rest)
+    path.write_bytes(b"coterie checkpoint 3 " + total + b"\n" + rest)
     assert "written by another coterie" in refused(tmp_path, belongs)
 
 

@@ -7,14 +7,13 @@ there is no generator whose state would have to be kept.
 """
 
 import hashlib
-import importlib
 import json
 import re
 import shlex
 import time
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -22,17 +21,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from coterie.clock import Clock
 from coterie.config import WHERE, flat, make_config, to_identity
+from coterie.engine import Models
 from coterie.errors import RecordError
+from coterie.grouping import Grouping
+from coterie.network import Transfer
+from coterie.planning import Planned
 from coterie.prepare import Prepared
+from coterie.problem import Averaging
 from coterie.record import PROGRESS, ROWS, RunWriter, write_atomically, writing
-from coterie.run import State
+from coterie.run import Row, State
+from coterie.schedule import Schedule
 from coterie.sections import Config
+from coterie.theory.progress import Round
+from coterie.tuning import Expected, Look, Tuned
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-FORMAT = b"coterie checkpoint 2 "
+FORMAT = b"coterie checkpoint 3 "
 KEPT = 2
 SHARE = 0.05  # of the time at most goes to checkpoints, unless one after every mean is asked for
 Say = Callable[[str], None]
@@ -68,6 +76,27 @@ def origin(config: Config, prepared: Prepared) -> Origin:
         total.update(f"{array.dtype} {array.shape} ".encode())
         total.update(np.ascontiguousarray(array).data)
     return Origin(to_identity(config), total.hexdigest(), _versions())
+
+
+# The values that a checkpoint is made of, by the names that files call them: a class can move or be
+# renamed without making a checkpoint unreadable, and a file can make nothing else.
+TAGS: dict[str, type] = {
+    "averaging": Averaging,
+    "checkpoint": Checkpoint,
+    "clock": Clock,
+    "expected": Expected,
+    "grouping": Grouping,
+    "look": Look,
+    "models": Models,
+    "planned": Planned,
+    "round": Round,
+    "row": Row,
+    "schedule": Schedule,
+    "state": State,
+    "transfer": Transfer,
+    "tuned": Tuned,
+}
+_TAG_OF = {kind: tag for tag, kind in TAGS.items()}
 
 
 class Keeper:
@@ -229,13 +258,12 @@ def _versions() -> dict[str, str]:
 
 
 def _encode(value: Any, tensors: "dict[str, Tensor]") -> Any:
-    """Write a value as JSON, its arrays aside; dataclasses field by field, whatever they are."""
+    """Write a value as JSON, its arrays aside; a class by its tag, field by field."""
     import torch
 
-    if is_dataclass(value) and not isinstance(value, type):
-        kind = f"{type(value).__module__}:{type(value).__qualname__}"
+    if type(value) in _TAG_OF:
         parts = {f.name: _encode(getattr(value, f.name), tensors) for f in fields(value)}
-        return {"dataclass": kind, "fields": parts}
+        return {"tag": _TAG_OF[type(value)], "fields": parts}
     if isinstance(value, Mapping):
         return {"mapping": [[_encode(k, tensors), _encode(v, tensors)] for k, v in value.items()]}
     if isinstance(value, list | tuple):
@@ -263,14 +291,14 @@ def _decoded(told: Any, body: bytes) -> Checkpoint:
 
 
 def _decode(told: Any, tensors: "Mapping[str, Tensor]") -> Any:
-    """Read back what `_encode` wrote; of classes, the dataclasses of this package alone."""
+    """Read back what `_encode` wrote; of classes, those that have a tag."""
     if not isinstance(told, dict):
         return told
     kind, content = next(iter(told.items()))
     match kind:
-        case "dataclass":
+        case "tag":
             parts = {name: _decode(v, tensors) for name, v in told["fields"].items()}
-            value = _dataclass(content)(**parts)
+            value = TAGS[content](**parts)
         case "mapping":
             value = {_decode(k, tensors): _decode(v, tensors) for k, v in content}
         case "list":
@@ -284,16 +312,6 @@ def _decode(told: Any, tensors: "Mapping[str, Tensor]") -> Any:
         case _:
             raise ValueError(f"unknown kind {kind!r}")
     return value
-
-
-def _dataclass(name: str) -> Callable[..., Any]:
-    module, _, word = name.partition(":")
-    if not module.startswith("coterie."):
-        raise ValueError(f"{name} is not of this package")
-    found = getattr(importlib.import_module(module), word)
-    if not is_dataclass(found) or not isinstance(found, type):
-        raise ValueError(f"{name} is not a dataclass")
-    return found
 
 
 def _bytes_of(w: "Tensor") -> Any:
