@@ -1,6 +1,7 @@
 """Small runs that are stopped, and what they leave."""
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -17,8 +18,10 @@ from coterie.config import make_config, to_toml
 from coterie.experiment import Interrupted, execute
 from coterie.run import State
 from coterie.sections import Config
+from held import HELD
 
-PATIENCE_S = 120
+HERE = Path(__file__).parent
+PATIENCE_S = 1200  # ten times what the slowest machine needed; only a test that fails waits so long
 TINY = {"data": {"sample": 0.1}, "partition": {"num_nodes": 10, "num_edges": 10}}
 
 
@@ -43,12 +46,18 @@ def coterie(*words: object) -> Result:
     return CliRunner().invoke(main, [str(word) for word in words])
 
 
-def start(*words: object, **extra: Any) -> subprocess.Popen[str]:
-    """Start `coterie` in a process group of its own, as a terminal does."""
+def start(*words: object, held: Path | None = None, **extra: Any) -> subprocess.Popen[str]:
+    """Start `coterie` in a process group of its own, as a terminal does.
+
+    With `held`, a run by `held:plan` waits in its middle for what is put there: see held.py.
+    """
     command = [sys.executable, "-m", "coterie", *map(str, words)]
-    pipe = subprocess.PIPE
+    pipe, env = subprocess.PIPE, {**extra.pop("env", os.environ)}
+    if held:
+        path = os.pathsep.join(filter(None, [str(HERE), env.get("PYTHONPATH")]))
+        env |= {HELD: str(held), "PYTHONPATH": path}
     return subprocess.Popen(
-        command, stdout=pipe, stderr=pipe, text=True, start_new_session=True, **extra
+        command, stdout=pipe, stderr=pipe, text=True, start_new_session=True, env=env, **extra
     )
 
 
@@ -61,6 +70,21 @@ def wait_for(
         if process and process.poll() is not None:
             raise AssertionError(f"ended with {process.returncode}: {process.communicate()}")
         time.sleep(0.02)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process still does anything: one that nobody has waited for does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"
+
+
+def children(pid: int) -> list[int]:
+    """Processes that another has started."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for path in tasks for child in path.read_text().split()]
 
 
 def n_rows(folder: Path) -> int:
@@ -79,9 +103,10 @@ def stopped_at(t: int, what: Config, folder: Path) -> None:
         execute(what, folder, on_state=see, stop=lambda: at[0] >= t, resume=True)
 
 
-def sweep(tmp_path: Path, seeds: int, steps: int) -> Path:
+def sweep(tmp_path: Path, seeds: int, steps: int, **algorithm: Any) -> Path:
     file = tmp_path / "sweep.toml"
-    toml = to_toml(tiny("hierfavg", steps=steps)).replace("seed = 0\n", "")
+    what = tiny(steps=steps, **{"name": "hierfavg", **algorithm})
+    toml = to_toml(what).replace("seed = 0\n", "")
     file.write_text(f"{toml}\n[sweep]\nseed = {list(range(seeds))}\n")
     return file
 

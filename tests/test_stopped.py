@@ -6,26 +6,40 @@ import resource
 import shlex
 import signal
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import held
 from coterie.config import to_toml
 from coterie.errors import RecordError
 from coterie.experiment import execute
 from coterie.record import find_runs, read_run
 from coterie.sweep import Stop
-from resuming import PATIENCE_S, coterie, n_rows, outcome, read_config, start, sweep, tiny, wait_for
+from resuming import (
+    PATIENCE_S,
+    alive,
+    children,
+    coterie,
+    n_rows,
+    outcome,
+    read_config,
+    start,
+    sweep,
+    tiny,
+    wait_for,
+)
 
 
 def test_a_killed_worker_is_named_and_the_others_go_on(tmp_path: Path) -> None:
-    file = sweep(tmp_path, 3, 60)
+    file = sweep(tmp_path, 3, 20, **held.ALGORITHM)
     out = tmp_path / "out"
-    process = start("run", file, "--jobs", 2, "--out", out, "--checkpoint-every", 0)
-    wait_for(lambda: n_rows(out / "seed0") > 2, process)
+    words = ("run", file, "--jobs", 2, "--out", out, "--checkpoint-every", 0)
+    process = start(*words, held=tmp_path)
+    wait_for(lambda: n_rows(out / "seed0") == held.ROWS, process)
     os.kill(writer_of(out / "seed0", process.pid), signal.SIGKILL)
+    held.let_go(tmp_path)
     _, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 2
     way = f"go on with: coterie run --resume {out}"
@@ -33,7 +47,7 @@ def test_a_killed_worker_is_named_and_the_others_go_on(tmp_path: Path) -> None:
     assert {path.parent.name for path in out.rglob("summary.json")} == {"seed1", "seed2"}
     done = coterie("run", "--resume", out)
     assert done.exit_code == 0, done.output
-    assert "seed0: goes on from step" in done.output
+    assert f"seed0: goes on from step {held.ROWS - 1}" in done.output
     execute(read_config(out / "seed0"), tmp_path / "undisturbed")
     assert outcome(out / "seed0") == outcome(tmp_path / "undisturbed")
 
@@ -41,20 +55,28 @@ def test_a_killed_worker_is_named_and_the_others_go_on(tmp_path: Path) -> None:
 def writer_of(folder: Path, parent: int) -> int:
     """Process below a parent that has a folder's rows open."""
     rows = str(folder / "rows.jsonl")
-    for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
-        for handle in Path(f"/proc/{pid}/fd").iterdir():
-            if handle.is_symlink() and os.readlink(handle) == rows:  # noqa: PTH115
-                return int(pid)
+    for pid in children(parent):
+        for handle in Path(f"/proc/{pid}/fd").glob("*"):
+            try:
+                found = str(handle.readlink())
+            except OSError:  # closed since
+                continue
+            if found == rows:
+                return pid
     raise AssertionError("nobody writes it")
 
 
 def test_a_sweep_whose_parent_is_killed_goes_on(tmp_path: Path) -> None:
-    file = sweep(tmp_path, 3, 60)
+    file = sweep(tmp_path, 3, 20, **held.ALGORITHM)
     out = tmp_path / "out"
-    process = start("run", file, "--jobs", 2, "--out", out, "--checkpoint-every", 0)
-    wait_for(lambda: n_rows(out / "seed0") > 2 and n_rows(out / "seed1") > 2, process)
+    words = ("run", file, "--jobs", 2, "--out", out, "--checkpoint-every", 0)
+    process = start(*words, held=tmp_path)
+    wait_for(lambda: {n_rows(out / f"seed{seed}") for seed in (0, 1)} == {held.ROWS}, process)
+    workers = children(process.pid)
     process.kill()
+    held.let_go(tmp_path)
     process.communicate()
+    wait_for(lambda: not any(map(alive, workers)))  # they finish their step, and stop
     done = coterie("run", "--resume", out, "--jobs", 1)
     assert done.exit_code == 0, done.output
     for seed in ("seed0", "seed1", "seed2"):
@@ -93,13 +115,16 @@ def test_a_stopped_run_finishes_its_step_and_says_how_to_go_on(
 def test_the_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
     endless = ["--set", "algorithm.tau1=1000000", *LONG]
     process = start("run", "quickstart", *endless, "--out", tmp_path, "--checkpoint-every", 0)
-    wait_for((tmp_path / "checkpoint-1").exists, process)
-    time.sleep(0.2)
+    wait_for((tmp_path / "checkpoint-1").exists, process)  # nobody is asked again for ages
     process.send_signal(signal.SIGINT)
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(timeout=1)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=PATIENCE_S)
+    try:
+        _, said = process.communicate(timeout=PATIENCE_S / 10)
+    except subprocess.TimeoutExpired:  # so slow that it took both for one
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
     assert said == f"coterie: stopped; go on with: coterie run --resume {tmp_path}\n"
     assert read_run(tmp_path).summary["status"] == "interrupted"
@@ -133,12 +158,16 @@ def limited(n_bytes: int) -> Callable[[], None]:
     return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, n_bytes))
 
 
-@pytest.mark.parametrize(("room", "file"), [(20_000, "checkpoint-"), (45_000, "rows.jsonl")])
-def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path: Path, room: int, file: str) -> None:
+@pytest.mark.parametrize(
+    ("room", "every_s", "file"), [(20_000, 0, "checkpoint-"), (45_000, 0.1, "rows.jsonl")]
+)
+def test_a_full_disk_is_one_line_and_loses_nothing(
+    tmp_path: Path, room: int, every_s: float, file: str
+) -> None:
     what = tiny("fedavg", steps=200, tau1=1, tau2=1)
     (tmp_path / "file.toml").write_text(to_toml(what))
     out = tmp_path / "run"
-    words = ["run", tmp_path / "file.toml", "--out", out, "--checkpoint-every", 0.1]
+    words = ["run", tmp_path / "file.toml", "--out", out, "--checkpoint-every", every_s]
     process = start(*words, preexec_fn=limited(room))
     _, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 2

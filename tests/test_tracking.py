@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+import held
 import own_tracker
+from clocks import stopped, ticking
 from coterie.config import to_toml
 from coterie.experiment import execute
 from coterie.tracking import Follower, TrackingError, beside, parse_target
@@ -24,9 +26,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(tmp_path, monkeypatch)
 
 
-def experiment(steps: int = 12) -> Path:
+def experiment(**algorithm: Any) -> Path:
     path = Path("my.toml")
-    path.write_text(to_toml(tiny("hierfavg", steps=steps)))
+    path.write_text(to_toml(tiny(**{"name": "hierfavg", **algorithm})))
     return path
 
 
@@ -86,32 +88,35 @@ def test_a_run_that_goes_on_is_tracked_as_before_without_a_row_twice() -> None:
     check_own(Path("own/r-r.jsonl"), folder)
 
 
-def test_a_tracked_run_goes_on_after_kill_9() -> None:
-    path = experiment(steps=400)
+def test_a_tracked_run_goes_on_after_kill_9(tmp_path: Path) -> None:
+    path = experiment(**held.ALGORITHM)
     process = start(
-        *("run", path, "--out", "r", "--checkpoint-every", "0", "--track", f"{OWN}=own")
+        *("run", path, "--out", "r", "--checkpoint-every", "0", "--track", f"{OWN}=own"),
+        held=tmp_path,
     )
     sent = Path("own/r-r.jsonl")
-    wait_for(lambda: sent.exists() and sent.read_text().count('"t"') > 3, process)
+    wait_for(lambda: sent.exists() and sent.read_text().count('\n{"t"') == held.ROWS, process)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
     wait_for(lambda: '"unfinished"' in sent.read_text())  # the process beside it ends by itself
-    assert n_rows(Path("r")) < 401
+    assert n_rows(Path("r")) == held.ROWS
     done = coterie("run", "--resume", "r", "--track", f"{OWN}=own")
     assert done.exit_code == 0, done.output
     check_own(sent, Path("r"))
 
 
-def test_ctrl_c_leaves_a_tracked_run_that_goes_on() -> None:
-    process = start("run", experiment(steps=400), "--out", "r", "--track", f"{OWN}=own")
-    wait_for(lambda: n_rows(Path("r")) > 3, process)
+def test_ctrl_c_leaves_a_tracked_run_that_goes_on(tmp_path: Path) -> None:
+    words = ("run", experiment(**held.ALGORITHM), "--out", "r", "--track", f"{OWN}=own")
+    process = start(*words, held=tmp_path)
+    wait_for(lambda: n_rows(Path("r")) == held.ROWS, process)
     os.killpg(process.pid, signal.SIGINT)
+    held.let_go(tmp_path)
     _, said = process.communicate()
     assert process.returncode == 130
     assert "go on with: coterie run --resume r" in said
     lines = own_tracker.read(Path("own/r-r.jsonl"))
     assert lines[-1]["status"] == "interrupted"
-    assert sum("t" in line for line in lines) == n_rows(Path("r"))
+    assert sum("t" in line for line in lines) == n_rows(Path("r")) == held.ROWS + 1
     assert coterie("run", "--resume", "r", "--track", f"{OWN}=own").exit_code == 0
     check_own(Path("own/r-r.jsonl"), Path("r"))
 
@@ -145,14 +150,17 @@ def test_a_tracker_that_fails_is_told_of_in_one_line_and_the_run_goes_on(
     assert n_rows(Path("r")) == 13
 
 
-def test_a_tracker_that_hangs_is_given_up() -> None:
+def test_a_tracker_that_hangs_is_told_of_and_then_given_up() -> None:
     execute(tiny("hierfavg"), Path("r"))
     said: list[str] = []
-    tracker = Beside(parse_target(f"{OWN}=hangs"), Path("r"), said.append, patience_s=1.0)
+    target, clock = parse_target(f"{OWN}=hangs"), ticking(3.0)
+    tracker = Beside(target, Path("r"), said.append, patience_s=20.0, clock=clock)
     tracker.begun(Path("r"))
     tracker.over()
     tracker.close()
-    assert said[-1].startswith(f"{OWN}: no answer for 1 s, gave up; send the rest with: coterie")
+    first, last = said
+    assert first == f"{OWN}: sending the rest"
+    assert last.startswith(f"{OWN}: no answer for 20 s, gave up; send the rest with: coterie")
 
 
 def test_what_a_tracker_prints_does_not_reach_the_terminal() -> None:
@@ -167,7 +175,8 @@ def test_a_folder_where_nothing_can_be_noted_disturbs_no_run(tmp_path: Path) -> 
     execute(tiny("hierfavg"), Path("r"))
     said: list[str] = []
     whole = tmp_path / "own_tracker.py"  # not a folder
-    with beside([parse_target(f"{OWN}=own")], whole, {"r": Path("r")}, said.append) as begun:
+    target, folders = parse_target(f"{OWN}=own"), {"r": Path("r")}
+    with beside([target], whole, folders, said.append, clock=stopped) as begun:
         begun("r")
         begun("r")
     assert len(said) == 1

@@ -1,7 +1,6 @@
 """Runs under way are followed as they are, from their start to their end."""
 
 import json
-import os
 import signal
 import time
 from functools import partial
@@ -13,12 +12,13 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+import held
 from coterie.cli import main
 from coterie.record import find_runs
 from coterie.report import page_data
 from coterie.watch import Live
 from made_runs import made_run, write_run
-from resuming import n_rows, start, sweep, wait_for
+from resuming import PATIENCE_S, n_rows, start, sweep, wait_for
 from watched import data_of, ended, planned, rising, shifted, statuses, under_way, watching
 
 Json = dict[str, Any]
@@ -40,18 +40,15 @@ def lines_of(data: Json) -> dict[str, Json]:
     return {line["label"]: line for block in data["page"]["blocks"] for line in block["lines"]}
 
 
-def more_rows_than(n: int, folder: Path) -> bool:
-    return n_rows(folder) > n
-
-
 def test_a_sweep_is_followed_from_its_start_to_its_end(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     runs.mkdir()
     names = {"s/seed0", "s/seed1"}
     with watching(runs) as (port, watcher):
         assert data_of(port)["runs"] == []
+        file = sweep(tmp_path, seeds=2, steps=30, **held.ALGORITHM)
         words = ("--out", runs / "s", "--jobs", 1, "--checkpoint-every", 0)
-        run = start("run", sweep(tmp_path, seeds=2, steps=80), *words)
+        run = start("run", file, *words, held=tmp_path)
         looks: list[Json] = []
 
         def seen(status: str, t: int) -> bool:
@@ -60,22 +57,18 @@ def test_a_sweep_is_followed_from_its_start_to_its_end(tmp_path: Path) -> None:
                 (r["name"], r["status"], r["t"]) for r in looks[-1]["runs"]
             ]
 
-        for t in (2, 12, 24):  # it is held while it is looked at, however long the look takes
-            wait_for(partial(more_rows_than, t, runs / "s" / "seed0"), run)
-            os.killpg(run.pid, signal.SIGSTOP)
-            try:
-                rows = (runs / "s" / "seed0" / "rows.jsonl").read_text().splitlines(keepends=True)
-                last_t = json.loads([row for row in rows if row.endswith("\n")][-1])["t"]
-                wait_for(partial(seen, "running", last_t))
-            finally:
-                os.killpg(run.pid, signal.SIGCONT)
-        wait_for(lambda: seen("complete", 80) and len(set(statuses(looks[-1]).values())) == 1)
-        out, err = run.communicate(timeout=60)
+        for number in (2, 3, 4):  # it is held while it is looked at, however long the look takes
+            wait_for((tmp_path / f"held-{number}").exists, run)
+            wait_for(partial(seen, "running", n_rows(runs / "s" / "seed0") - 1))
+            held.let_go(tmp_path, number)
+        held.let_go(tmp_path)
+        wait_for(lambda: seen("complete", 30) and len(set(statuses(looks[-1]).values())) == 1)
+        out, err = run.communicate(timeout=PATIENCE_S)
         assert run.returncode == 0, (out, err)
         wait_for(lambda: len(data_of(port)["page"]["runs"]) == 2)
         last = data_of(port)
         watcher.send_signal(signal.SIGINT)
-        said, problem = watcher.communicate(timeout=30)
+        said, problem = watcher.communicate(timeout=PATIENCE_S)
     assert (watcher.returncode, problem) == (0, "")
     assert said.strip() == "stopped watching; runs under way go on"
     begun = [statuses(look) for look in looks if look["runs"]]
@@ -85,10 +78,11 @@ def test_a_sweep_is_followed_from_its_start_to_its_end(tmp_path: Path) -> None:
     for before, after in pairwise(steps):
         assert all(before[name] <= after[name] for name in names)
     assert len({at["s/seed0"] for at in steps}) > 3
-    assert {"hierfavg (running)"} in [set(lines_of(look)) for look in looks]
+    label = f"fedavg-ic ({held.ALGORITHM['grouping']}) (running)"
+    assert {label} in [set(lines_of(look)) for look in looks]
     found, left_out = find_runs([runs])
     assert last["page"] == json.loads(json.dumps(page_data(found, None, left_out)))
-    assert all(r["left_s"] is None and r["t"] == r["steps"] == 80 for r in last["runs"])
+    assert all(r["left_s"] is None and r["t"] == r["steps"] == 30 for r in last["runs"])
 
 
 def test_a_run_under_way_is_a_line_of_its_own(tmp_path: Path) -> None:

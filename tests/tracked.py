@@ -1,6 +1,7 @@
 """What tests of tracking share."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +9,13 @@ import pytest
 
 import own_tracker
 from coterie.tracking.values import figures
+from resuming import PATIENCE_S
 
 
 def stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Work in a folder with a tracker of our own, and nothing that reaches a server."""
+    """Work in a folder with a tracker of our own, nothing that reaches a server, and patience."""
     monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys.modules["coterie.tracking.beside"], "PATIENCE_S", PATIENCE_S)
     (folder / "own_tracker.py").write_bytes(Path(own_tracker.__file__).read_bytes())
     monkeypatch.setenv("PYTHONPATH", str(folder))
     monkeypatch.setenv("WANDB_MODE", "offline")

@@ -21,16 +21,22 @@ from coterie.tracking.targets import Target, TrackingError, remember
 
 POLL_S = 0.5
 PATIENCE_S = 30.0  # without a word, when the runs are over
+QUIET_S = 2.0  # of sending the rest before that is said
 Say = Callable[[str], None]
 
 
 @contextmanager
 def beside(
-    targets: Sequence[Target], whole: Path, folders: dict[str, Path], say: Say
+    targets: Sequence[Target],
+    whole: Path,
+    folders: dict[str, Path],
+    say: Say,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Callable[[str], None]]:
     """Track runs while they are under way; yields what to call with the label of one with rows.
 
-    `whole` is the folder of all, where the targets are remembered for when the runs go on.
+    `whole` is the folder of all, where the targets are remembered for when the runs go on. `clock`
+    says how long a tracker has kept everybody waiting.
     """
     trackers: list[Beside] = []
     seen: set[str] = set()
@@ -45,7 +51,7 @@ def beside(
             tracker.begun(folders[label])
 
     try:
-        trackers += [Beside(target, whole, say) for target in targets]
+        trackers += [Beside(target, whole, say, clock=clock) for target in targets]
         yield begun
     finally:
         for tracker in trackers:
@@ -58,16 +64,22 @@ class Beside:
     """Our side of the process: tells it what has begun, says what it says, gives up on it."""
 
     def __init__(
-        self, target: Target, whole: Path, say: Say, patience_s: float = PATIENCE_S
+        self,
+        target: Target,
+        whole: Path,
+        say: Say,
+        patience_s: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Start the process."""
-        self._target, self._whole, self._say, self._patience_s = target, whole, say, patience_s
+        """Start the process; give up after PATIENCE_S without a word, or so much."""
+        self._target, self._whole, self._say, self._clock = target, whole, say, clock
+        self._patience_s = PATIENCE_S if patience_s is None else patience_s
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
         self._process = context.Process(target=_follow, args=(theirs, target), daemon=True)
         self._process.start()
         theirs.close()
-        self._heard = time.monotonic()
+        self._heard = clock()
         self._failed = self._ended = False
         self._lock = threading.Lock()
         self._ear = threading.Thread(target=self._listen, daemon=True)
@@ -83,16 +95,16 @@ class Beside:
 
     def close(self) -> None:
         """Wait for the rest to be sent; give up after a time without a word, or with Ctrl-C."""
-        self._heard = begin = time.monotonic()
+        self._heard = begin = self._clock()
         told = False
         try:
             while self._ear.is_alive():
                 self._ear.join(0.1)
-                now = time.monotonic()
+                now = self._clock()
                 if now - self._heard > self._patience_s:
                     self._give_up(f"no answer for {self._patience_s:.0f} s, gave up")
                     break
-                if not told and now - begin > 2.0:
+                if not told and now - begin > QUIET_S:
                     told = True
                     self._say(f"{self._target.kind}: sending the rest")
         except KeyboardInterrupt:
@@ -116,7 +128,7 @@ class Beside:
                 what, line = self._pipe.recv()
             except (EOFError, OSError):
                 break
-            self._heard = time.monotonic()
+            self._heard = self._clock()
             if what == "failed":
                 self._fail(line)
             elif what == "end":
