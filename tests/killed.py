@@ -1,4 +1,4 @@
-"""Run a config in processes that are killed (SIGKILL) on the way, until one gets through.
+"""Run a config in processes that die (SIGKILL, SIGALRM) on the way, until one gets through.
 
     python killed.py FOLDER moments SEED     at 20 random moments, each after it has gone on
     python killed.py FOLDER operations       at every file operation in turn, each in a new folder
@@ -11,16 +11,17 @@ import os
 import random
 import signal
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 from coterie import experiment
 from coterie.config import make_config
 from coterie.prepare import prepare
+from coterie.run import State
 from coterie.sections import Config
 
 KILLS, MANY, FEW = 20, 400, 4
+MOST_ROWS, MORE_ROWS, MORE_S = 7, 4, 0.01  # until a kill: KILLS of them stay below MANY rows
 TOUCHING = ("open", "os.rename", "os.remove", "os.truncate", "os.mkdir", "shutil.rmtree")
 
 
@@ -42,31 +43,43 @@ def config(steps: int) -> Config:
     )
 
 
-def attempt(what: Config, folder: Path, every_s: float) -> None:
+def attempt(
+    what: Config,
+    folder: Path,
+    every_s: float,
+    on_state: Callable[[State], None] = lambda state: None,
+) -> None:
     """Begin a run, or go on with it if it was begun."""
     experiment.execute(
         what,
         folder,
         resume=True,
         checkpoint_every_s=every_s,
+        on_state=on_state,
         say=lambda line: print(line, flush=True),
     )
 
 
 def killed_after(rows: int, seconds: float, what: Config, folder: Path, every_s: float) -> int:
-    """Fork an attempt and kill it so many rows and seconds later; return how it ended."""
-    path = folder / "rows.jsonl"
-    pid, wanted = 0, -1
-    while True:
-        found = path.read_bytes().count(b"\n") if path.exists() else 0
-        if not pid:
-            pid, wanted = fork(lambda: attempt(what, folder, every_s)), found + rows
-        elif found >= wanted:
-            break
-        time.sleep(0.001)
-    time.sleep(seconds)
-    os.kill(pid, signal.SIGKILL)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    """Fork an attempt that dies so many rows and seconds later; return how it ended.
+
+    It dies by a timer of its own, and a few rows later at the latest: nobody has to be in time.
+    """
+
+    def doomed() -> None:
+        seen = 0
+
+        def count(_: State) -> None:
+            nonlocal seen
+            seen += 1
+            if seen == rows:
+                signal.setitimer(signal.ITIMER_REAL, seconds)  # SIGALRM ends it as SIGKILL does
+            if seen == rows + MORE_ROWS:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        attempt(what, folder, every_s, count)
+
+    return os.waitstatus_to_exitcode(os.waitpid(fork(doomed), 0)[1])
 
 
 def killed_at(operation: int, what: Config, folder: Path) -> int:
@@ -110,9 +123,9 @@ def at_moments(out: Path, seed: int) -> None:
     prepared_once(what)
     rng = random.Random(seed)
     for _ in range(KILLS):
-        later = rng.randrange(1, 8), rng.uniform(0, 0.01)
+        later = rng.randint(1, MOST_ROWS), rng.uniform(1e-6, MORE_S)
         code = killed_after(*later, what, out, rng.choice([0.0, 0.05]))
-        assert code == -signal.SIGKILL, f"ended with {code} before it was killed"
+        assert code in (-signal.SIGALRM, -signal.SIGKILL), f"ended with {code}, and not by force"
     attempt(what, out, 0.05)
 
 

@@ -72,14 +72,16 @@ from coterie.config import expand
 from coterie.errors import RecordError
 from coterie.sweep import place_jobs, sweep_folder
 
-def contend(folder, seed, begin):
+def contend(folder, seed, ready, begin):
     jobs = place_jobs(expand({"seed": seed}), folder)
-    while time.time() < begin:
-        pass
+    refused = folder.with_suffix(".refused")
+    os.write(ready, b".")
+    os.read(begin, 1)
     try:
         with sweep_folder(folder, jobs):
             alone = os.open(folder / "holder", os.O_CREAT | os.O_EXCL)
-            time.sleep(0.05)
+            while not refused.exists():  # the first has it until another has come
+                time.sleep(0.001)
             os.close(alone)
             os.unlink(folder / "holder")
             if seed % 2:  # the others come to nothing, and leave nothing
@@ -87,21 +89,28 @@ def contend(folder, seed, begin):
                 (jobs[0].folder / "rows.jsonl").touch()
     except RecordError as error:
         assert "another process" in str(error) or "give the command again" in str(error), error
+        refused.touch()
         return "refused"
     return "held"
 
 for turn in range(20):
-    begin = time.time() + 0.1
+    (count, ready), (begin, start) = os.pipe(), os.pipe()
     for seed in range(4):
         if os.fork() == 0:
+            os.close(start)
             try:
-                said = contend(Path(sys.argv[1]) / str(turn), seed, begin)
+                said = contend(Path(sys.argv[1]) / str(turn), seed, ready, begin)
             except BaseException as error:
                 said = repr(error)
             os.write(1, f"{turn} {seed} {said}\\n".encode())
             os._exit(0)
     for _ in range(4):
+        os.read(count, 1)
+    os.close(start)  # all four go at once
+    for _ in range(4):
         os.wait()
+    for end in (count, ready, begin):
+        os.close(end)
 """
 
 

@@ -11,8 +11,8 @@ from coterie.engine.team import Team
 CPU = torch.device("cpu")
 
 
-def ours() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "coterie"]
+def ours() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name == "coterie"}
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
@@ -55,9 +55,10 @@ def test_who_stops_asking_waits_until_the_jobs_have_left() -> None:
 
 
 def test_threads_have_ended_when_their_team_is_gone() -> None:
-    before = len(ours())
+    others = ours()  # of teams that other tests have left to the garbage collector
     team = Team(3, CPU)
     assert list(team.do(lambda job: job, [1])) == [1]
-    assert len(ours()) == before + 3
+    own = ours() - others
+    assert len(own) == 3
     del team
-    assert len(ours()) == before
+    assert not own & ours()
