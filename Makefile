@@ -24,7 +24,7 @@ $(READY): pyproject.toml constraints.txt
 	@for half in $(VENV)/lib/python3*/site-packages/*.dist-info; do \
 	  [ ! -d "$$half" ] || [ -e "$$half/INSTALLER" ] || rm -r "$$half"; \
 	done; rm -rf $(VENV)/lib/python3*/site-packages/~*
-	@[ -e $@ ] || echo "installing into $(VENV): PyTorch, NumPy, SciPy, Matplotlib and tools for tests; 0.4 GB to fetch, 1.5 GB there (several GB more with PyTorch's CUDA build, pip's choice on Linux)"
+	@[ -e $@ ] || echo "installing into $(VENV): PyTorch, NumPy, SciPy, Matplotlib and tools for tests; 0.4 GB to fetch, 1.5 GB on disk (2.9 and 5.3 GB with PyTorch's CUDA build, pip's choice on Linux)"
 	@$(PYTHON) -m venv $(VENV) && echo '*' >$(VENV)/.gitignore
 	@if [ -e $@ ]; then $(PIP) -e '.[dev]' | $(NEWS); else $(PIP) -e '.[dev]'; fi
 	@touch $@
