@@ -41,7 +41,7 @@ START = (
     "import os, sys\nfor end, at in zip(sys.argv[1:3], (3, 4)): os.dup2(int(end), at)\n"
     "os.execvp(sys.argv[3], sys.argv[3:])"
 )
-PATIENCE_S = 60.0
+PATIENCE_S = 600.0  # only what fails takes so long
 Json = dict[str, Any]
 
 
@@ -165,15 +165,27 @@ class Browser:
             time.sleep(0.02)
 
     def middle(self, css: str) -> tuple[float, float]:
-        """Bring an element into sight, and say where its middle is."""
+        """Bring an element into sight, and say where its middle is once nothing moves any more.
+
+        Figures draw themselves when they come into sight, and may push others down.
+        """
         element = f"document.querySelector({json.dumps(css)})"
-        assert self.ask(f"!!{element}"), f"no element {css}"
-        self.ask(f"{element}.scrollIntoView({{block: 'center', behavior: 'instant'}})")
-        box = self.ask(
-            f"(() => {{const b = {element}.getBoundingClientRect();"
-            "return [b.left + b.width / 2, b.top + b.height / 2]})()"
-        )
-        return float(box[0]), float(box[1])
+        self.wait(f"!!{element}")
+        places: list[list[float]] = []
+
+        def rests() -> bool:
+            places.append(
+                self.ask(
+                    f"(() => {{const e = {element}; const b = (e.scrollIntoView({{block: 'center', "
+                    "behavior: 'instant'}), e.getBoundingClientRect());"
+                    "return [b.left + b.width / 2, b.top + b.height / 2]})()"
+                )
+            )
+            return places[-2:-1] == places[-1:]
+
+        self.until(rests, f"{css} rests")
+        x, y = places[-1]
+        return x, y
 
     def mouse(self, kind: str, x: float, y: float) -> None:
         """Move the mouse, press it or let it go."""

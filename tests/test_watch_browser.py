@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from browser import HOW, Browser, chromium
+from resuming import PATIENCE_S
 from watched import ended, planned, rising, under_way, watching
 
 PROGRAM = chromium()
@@ -111,7 +112,7 @@ def test_a_server_that_is_gone_is_said_and_found_again(browser: Browser, tmp_pat
         assert cells(browser, "a")[2] == "5 of 20"
         assert browser.errors == []
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 0
+        assert process.wait(PATIENCE_S) == 0
         browser.wait(
             "document.querySelector('#lost').textContent.startsWith('Connection lost; ret')"
         )

@@ -1,10 +1,12 @@
 """Runs under way, made by hand, and the real `coterie watch` to look at them."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,9 +18,10 @@ import numpy as np
 
 from coterie.record import RecordedRun, write_atomically, write_json
 from made_runs import made_run, write_run
-from resuming import start
+from resuming import PATIENCE_S, start
 
 Json = dict[str, Any]
+A_DAY_S = 86400.0
 WHERE = re.compile(r"http://127\.0\.0\.1:(\d+)/")
 
 
@@ -48,6 +51,8 @@ def _advance(folder: Path, run: RecordedRun, rows: int) -> None:
     write_atomically(folder / "rows.jsonl", (text + half).encode())
     at = {"steps": run.rows[rows - 1]["t"], "test_accuracy": None}
     write_json(folder / "progress.json", {**run.summary, "status": "running", **at})
+    ahead = time.time() + A_DAY_S  # it is not taken for dead, however slow the test is
+    os.utime(folder / "progress.json", (ahead, ahead))
 
 
 def ended(run: RecordedRun, status: str = "complete") -> Path:
@@ -74,7 +79,7 @@ def watching(*words: object) -> Iterator[tuple[int, "subprocess.Popen[str]"]]:
         assert process.stdout is not None
         line = process.stdout.readline()
         found = WHERE.search(line)
-        assert found, (line, process.communicate(timeout=60))
+        assert found, (line, process.communicate(timeout=PATIENCE_S))
         yield int(found[1]), process
     finally:
         process.kill()
@@ -85,7 +90,7 @@ def request(
     port: int, path: str = "/data.json", method: str = "GET", **headers: str
 ) -> tuple[HTTPResponse, bytes]:
     """Ask a server; `Host` is what a browser would say unless it is given."""
-    connection = HTTPConnection("127.0.0.1", port, timeout=60)
+    connection = HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
     try:
         connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
         for name, value in {"Host": f"127.0.0.1:{port}", **headers}.items():
