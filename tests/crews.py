@@ -9,6 +9,7 @@ import numpy as np
 from group_app import task
 
 from coterie import Config, make_config
+from coterie.engine.module import inputs
 from coterie.flower.crew import (
     EVIDENCE,
     LABEL_COUNTS,
@@ -102,3 +103,17 @@ def accuracy(config: Config, arrays: Mapping[str, np.ndarray]) -> float:
     net = task.make_net(config, held_out)
     task.set_arrays(net, arrays)
     return task.test(net, held_out)[1]
+
+
+def close_calls(config: Config, arrays: Mapping[str, np.ndarray], by: float) -> float:
+    """Share of the test examples that softmax regression may score otherwise.
+
+    Its weights may each be off by `by`, so the difference of two scores by 2 by (sum |x| + 1).
+    """
+    held_out = load(config)
+    net = task.make_net(config, held_out)
+    task.set_arrays(net, arrays)
+    x = inputs(held_out.x)
+    best, second = net(x).detach().topk(2, dim=1).values.T
+    off = 2 * by * (x.flatten(1).abs().sum(dim=1) + 1)
+    return float((best - second <= off).float().mean())

@@ -1,7 +1,7 @@
 """A planner that holds a run in its middle until a test lets it go, however long that takes.
 
-It is `held:plan` in an experiment file, and holds only where the environment's HELD names a folder:
-from the second plan of a process on, it leaves a file `held-N` there and waits for `go-N` or `go`.
+It is `held:plan` in an experiment file, and holds where the environment's HELD names a folder: from
+the second plan of a process on, it leaves a file `held-N` there and waits for `go-N` or `go`.
 """
 
 import os
@@ -11,27 +11,40 @@ from pathlib import Path
 
 import numpy as np
 
-from coterie.grouping import Evidence, Grouping, with_servers
+from coterie.grouping import Evidence, Grouping, Planner, with_servers
 
 EVERY = 3  # global means from one plan to the next
 ROWS = 6  # of a run with tau1 = 1 and tau2 = 2 when it is held first: steps 0 to 5
 ALGORITHM = {"name": "fedavg-ic", "grouping": "held:plan", "regroup_every": EVERY}
 HELD = "HELD"
 FORGOTTEN_S = 3600.0
-_plans = count(1)
 
 
-def plan(evidence: Evidence, rng: np.random.Generator) -> Grouping:
-    """Deal the nodes in turn, when that is allowed."""
-    number = next(_plans)
-    if (folder := os.environ.get(HELD)) and number > 1:
-        here = Path(folder)
-        (here / f"held-{number}").touch()
-        forgotten = time.monotonic() + FORGOTTEN_S
-        while not any((here / name).exists() for name in ("go", f"go-{number}")):
-            assert time.monotonic() < forgotten, "the test has ended"
-            time.sleep(0.01)
-    return with_servers(np.arange(len(evidence.p)) % evidence.num_groups, evidence)
+def planner(folder: str | Path | None) -> Planner:
+    """Return a planner that deals the nodes in turn, when that is allowed in a folder."""
+    plans = count(1)
+
+    def plan(evidence: Evidence, rng: np.random.Generator) -> Grouping:
+        number = next(plans)
+        if folder and number > 1:
+            here = Path(folder)
+            (here / f"held-{number}").touch()
+            forgotten = time.monotonic() + FORGOTTEN_S
+            while not any((here / name).exists() for name in ("go", f"go-{number}")):
+                assert time.monotonic() < forgotten, "the test has ended"
+                time.sleep(0.01)
+        return with_servers(np.arange(len(evidence.p)) % evidence.num_groups, evidence)
+
+    return plan
+
+
+plan = planner(os.environ.get(HELD))
+
+
+def write_module(folder: Path, name: str) -> dict[str, object]:
+    """Write a module whose planner holds wherever it is imported; return the algorithm by it."""
+    (folder / f"{name}.py").write_text(f"import held\nplan = held.planner({str(folder)!r})\n")
+    return {**ALGORITHM, "grouping": f"{name}:plan"}
 
 
 def let_go(folder: Path, number: int | None = None) -> None:

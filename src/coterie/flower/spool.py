@@ -95,13 +95,13 @@ class Spool:
     def result(self, order: Order, timeout_s: float) -> Filled:
         """Wait for the result of an order; an error if there is none in time."""
         deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline:
-            if (found := _read(self._result(order.key))) is not None:
-                arrays, about = found
-                if about.get("error"):
-                    raise FlowerError(str(about["error"]))
-                return Filled(arrays, about)
+        while (found := _read(self._result(order.key))) is None and time.monotonic() < deadline:
             time.sleep(POLL_S)
+        if found is not None:
+            arrays, about = found
+            if about.get("error"):
+                raise FlowerError(str(about["error"]))
+            return Filled(arrays, about)
         raise FlowerError(f"the edge gave no result within {timeout_s:g} s; is its app running?")
 
     def _order(self, key: str) -> Path:

@@ -264,13 +264,16 @@ class GridCrew:
         waiting = {i for i in self._grid.push_messages(messages) if i}
         deadline = time.monotonic() + timeout_s
         answers: list[Answer] = []
-        while waiting and time.monotonic() < deadline:
+        while waiting:  # what is there is taken, however late it is when it is looked for
             for reply in self._grid.pull_messages(waiting):
                 waiting.discard(reply.metadata.reply_to_message_id)
                 if (answer := answer_of(reply)) is not None:
                     answers.append(answer)
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                break
             if waiting:
-                time.sleep(min(self._poll_s, max(0.0, deadline - time.monotonic())))
+                time.sleep(min(self._poll_s, left_s))
         return answers
 
 
