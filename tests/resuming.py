@@ -31,10 +31,12 @@ def tiny(name: str = "fedavg-ic", steps: int = 12, **algorithm: object) -> Confi
 
 
 def outcome(folder: Path) -> dict[str, object]:
-    """All that a run leaves behind, less wall times."""
+    """All that a run leaves behind, less wall times and the commit that was checked out."""
     found: dict[str, object] = {}
     for path in sorted(folder.iterdir()):
-        if path.name in ("summary.json", "rows.jsonl"):
+        if path.name == "meta.json":
+            found[path.name] = {**json.loads(path.read_text()), "commit": None}
+        elif path.name in ("summary.json", "rows.jsonl"):
             lines = [path.read_text()] if path.suffix == ".json" else path.read_text().splitlines()
             found[path.name] = [json.dumps({**json.loads(x), "wall_s": 0}) for x in lines]
         else:
