@@ -5,7 +5,7 @@ milliseconds that takes; while searching, a rough figure stands for them: what a
 up to at its server's link, and the round trips, or slow links, on the way of the farthest of them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -27,6 +27,7 @@ class Objective:
     evidence: Evidence
     alpha_iid: float = 1.0
     alpha_comm: float = 1.0
+    timed: dict[tuple[bytes, bytes], float] = field(default_factory=dict)  # by groups and servers
 
     @cached_property
     def pull(self) -> Floats:
@@ -76,11 +77,17 @@ class Objective:
         return float(np.sqrt(np.maximum(((one @ e.inner) * one).sum(axis=1), 0.0)).sum())
 
     def group_s(self, grouping: Grouping) -> float:
-        """Seconds of a mean of every group, by the network's clock; else by hops."""
+        """Seconds of a mean of every group, by the network's clock; else by hops.
+
+        Searches that start apart meet: every other grouping has been timed before.
+        """
         d = self.evidence.delays
-        if d is not None:
-            return d.group_s(grouping.z, grouping.servers)
-        return self.rough.group_s(grouping.z, grouping.servers)
+        if d is None:
+            return self.rough.group_s(grouping.z, grouping.servers)
+        key = grouping.z.tobytes(), grouping.servers.tobytes()
+        if key not in self.timed:
+            self.timed[key] = d.group_s(grouping.z, grouping.servers)
+        return self.timed[key]
 
     @cached_property
     def rough(self) -> "Rough":

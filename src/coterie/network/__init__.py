@@ -80,10 +80,11 @@ class Network:
 
     def aggregation(self, z: Ints, servers: Ints, nbytes: int) -> Transfer:
         """Time one aggregation: every node sends to its group's server, then gets the mean back."""
-        up = self.upload(z, servers, nbytes)
         if self.reference:
+            up = self.upload(z, servers, nbytes)
             return up + up
-        return up + self.total(self.timed(self.patterns(z, servers, nbytes)[1]))
+        up_there, back = self.patterns(z, servers, nbytes)
+        return self.total(self.timed(up_there)) + self.total(self.timed(back))
 
     def part(self, z: Ints, servers: Ints, nbytes: int, asked: Ints, counted: Ints) -> Transfer:
         """Time an aggregation of some: models go down to nodes asked, up from those counted."""
@@ -120,10 +121,12 @@ class Network:
 
     def _scaled(self, phases: tuple[Timed, ...], factor: float) -> Transfer:
         carried = sum((self.carried(phase.flows) for phase in phases), start=self._nothing())
-        by_tier = dict.fromkeys(dict.fromkeys(self.topology.tier_of), 0)
-        for tier, nbytes in zip(self.topology.tier_of, (carried[::2] + carried[1::2]), strict=True):
-            by_tier[tier] += int(nbytes)
-        moved = {tier: round(nbytes * factor) for tier, nbytes in by_tier.items()}
+        tiers, tier_of = self.topology.numbered_tiers
+        by_tier = np.zeros(len(tiers), dtype=np.int64)
+        np.add.at(by_tier, tier_of, carried[::2] + carried[1::2])
+        moved = {
+            t: round(nbytes * factor) for t, nbytes in zip(tiers, by_tier.tolist(), strict=True)
+        }
         return Transfer(factor * sum(phase.seconds for phase in phases), moved)
 
     def carried(self, flows: Flows) -> Ints:

@@ -87,6 +87,12 @@ class Topology:
         """Tier of every link [n + L]."""
         return ("access",) * self.n_devices + self.tiers
 
+    @cached_property
+    def numbered_tiers(self) -> tuple[tuple[str, ...], Ints]:
+        """The tiers there are, and the number among them of every link's tier [n + L]."""
+        number = {tier: at for at, tier in enumerate(dict.fromkeys(self.tier_of))}
+        return tuple(number), np.array([number[tier] for tier in self.tier_of], dtype=np.int64)
+
     def name(self, vertex: int) -> str:
         """What a vertex is called."""
         if self.names:
