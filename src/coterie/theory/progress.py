@@ -9,7 +9,7 @@ diverge less than nodes reach farther. Reach and loss curve are fitted to what a
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import groupby
 
 import numpy as np
@@ -198,10 +198,14 @@ class History:
         """Return the best fit, from a good one; with its floor where `part` is None."""
         losses, noise, at = self._shown, self._noise, self._at
 
+        @lru_cache(maxsize=2)  # a slope is sought along each of x: most steps leave the reach
+        def progress(reach: float) -> Floats:
+            return self.progress(reach)[at]
+
         def off(x: Floats) -> Floats:
             reach, scale, height = np.exp(x[:3])
             floor = x[3] if part is None else part
-            told = floor * losses[0] + height / (1 + self.progress(reach)[at] / scale)
+            told = floor * losses[0] + height / (1 + progress(reach) / scale)
             prior = (floor - FLOOR) / FLOOR_SD, float(self._surprise(reach))
             return np.append((told - losses) / noise, prior)
 
