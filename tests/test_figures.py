@@ -15,20 +15,21 @@ import matplotlib as mpl
 import pytest
 
 from coterie.algorithms import ALGORITHMS
-from coterie.comparison import compare
+from coterie.comparison import compare, lines_of
 from coterie.config import expand
 from coterie.experiment import execute
 from coterie.figures import FORMATS, draw_figures
 from coterie.figures.bars import targets_of
-from coterie.figures.curves import curve
+from coterie.figures.curves import accuracy_by_epoch, curve
 from coterie.figures.latex import escape, latex_table
-from coterie.figures.style import DASHES, MARKERS, looks, short
+from coterie.figures.style import DASHES, MARKERS, looks, save, short, styled
 from coterie.looks import COLOURS, look_numbers
 from coterie.record import RecordedRun, find_runs
 from coterie.sweep import plan_jobs
 from resuming import coterie
 
 SWEEP = {
+    "data": {"sample": 0.1},
     "partition": {"num_nodes": 20},
     "train": {"steps": 5, "eval_every": 1},
     "sweep": {"seed": [0, 1], "algorithm.name": ["fedavg", "hierfavg", "fedavg-ic"]},
@@ -59,6 +60,11 @@ def runs(folder: Path) -> list[RecordedRun]:
     return find_runs([folder])[0]
 
 
+@pytest.fixture(scope="module")
+def pdfs(runs: list[RecordedRun]) -> dict[str, bytes]:
+    return draw_figures(runs)
+
+
 def with_setting(run: RecordedRun, section: str, **values: object) -> RecordedRun:
     return replace(run, config={**run.config, section: {**run.config[section], **values}})
 
@@ -74,26 +80,35 @@ def size_in_inches(pdf: bytes) -> tuple[float, float]:
     return float(box[1]) / 72, float(box[2]) / 72
 
 
-@pytest.mark.parametrize("suffix", FORMATS)
+def test_a_figure_can_be_of_every_format() -> None:
+    assert set(FORMATS) == {"pdf", "svg", "png"}
+
+
+@pytest.mark.parametrize("suffix", ["pdf", "svg", pytest.param("png", marks=pytest.mark.long)])
 def test_every_figure_is_one_file_and_the_same_runs_give_the_same_bytes(
-    suffix: str, folder: Path, tmp_path: Path
+    suffix: str,
+    folder: Path,
+    runs: list[RecordedRun],
+    pdfs: dict[str, bytes],
+    tmp_path: Path,
 ) -> None:
-    for out in ("a", "b"):
-        done = coterie("figures", folder, "-o", tmp_path / out, "--format", suffix)
-        assert done.exit_code == 0, done.output
-    found = {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()}
+    done = coterie("figures", folder, "-o", tmp_path, "--format", suffix)
+    assert done.exit_code == 0, done.output
+    found = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert sorted(found) == sorted(
         [*(f"{name}.{suffix}" for name in NAMES), "comparison.csv", "comparison.tex"]
     )
-    for name, content in found.items():
-        assert (tmp_path / "b" / name).read_bytes() == content
+    assert found == (pdfs if suffix == "pdf" else draw_figures(runs, suffix=suffix))
+    for content in found.values():
         assert b"CreationDate" not in content
         assert b"<dc:date>" not in content
 
 
-def test_a_pdf_has_the_width_asked_for_and_its_fonts_inside(runs: list[RecordedRun]) -> None:
-    for width, inches in (("column", 3.5), ("page", 7.2)):
-        for name, content in draw_figures(runs, width=width).items():
+def test_a_pdf_has_the_width_asked_for_and_its_fonts_inside(
+    runs: list[RecordedRun], pdfs: dict[str, bytes]
+) -> None:
+    for files, inches in ((pdfs, 3.5), (draw_figures(runs, width="page"), 7.2)):
+        for name, content in files.items():
             if name.endswith(".pdf"):
                 assert size_in_inches(content)[0] == pytest.approx(inches), name
                 assert b"/FontFile2" in content  # TrueType, embedded
@@ -133,7 +148,9 @@ def test_a_curve_worked_by_hand() -> None:
     assert curve([one], "seconds", "test_accuracy", 100)[-1] == (4.0, 60.0, 0.0)
 
 
-def test_targets_are_those_of_the_comparison(runs: list[RecordedRun]) -> None:
+def test_targets_are_those_of_the_comparison(
+    runs: list[RecordedRun], pdfs: dict[str, bytes]
+) -> None:
     lines: dict[str, list[RecordedRun]] = {}
     for run in runs:
         lines.setdefault(run.config["algorithm"]["name"], []).append(run)
@@ -142,20 +159,21 @@ def test_targets_are_those_of_the_comparison(runs: list[RecordedRun]) -> None:
     assert targets_of(lines, 0.5) == {0: 0.5, 1: 0.5}
     assert targets_of({"hierfavg": lines["hierfavg"]}, None) == {}
     (block,) = compare(runs)
-    assert "time-to-target.pdf" in draw_figures(runs)
+    assert "time-to-target.pdf" in pdfs
     assert block.lines[0].reached == 2
-    assert "time-to-target.pdf" not in draw_figures(lines["hierfavg"])
+    assert "time-to-target.svg" not in draw_figures(lines["hierfavg"], suffix="svg")
 
 
 def test_what_has_nothing_to_show_is_left_out(runs: list[RecordedRun]) -> None:
     fedavg = [run for run in runs if run.config["algorithm"]["name"] == "fedavg"]
-    files = draw_figures(fedavg)
-    assert {"groups.pdf", "delta-by-time.pdf"}.isdisjoint(files)
+    files = draw_figures(fedavg, suffix="svg")
+    assert "loss.svg" in files
+    assert {"groups.svg", "delta-by-time.svg"}.isdisjoint(files)
     bare = [
         replace(run, rows=[{**row, "train_loss": None, "test_loss": None} for row in run.rows])
         for run in fedavg
     ]
-    assert "loss.pdf" not in draw_figures(bare)
+    assert "loss.svg" not in draw_figures(bare, suffix="svg")
 
 
 def test_no_look_is_given_twice_and_neighbours_differ_in_everything() -> None:
@@ -194,21 +212,20 @@ def svg_text(svg: bytes) -> list[str]:
     return [text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&") for text in found]
 
 
-@pytest.mark.parametrize("name", [NASTY, "名前 🙂", "two\nlines\x00", "x" * 300, "$x", "_under"])
-def test_names_of_users_are_drawn_as_they_are(name: str, runs: list[RecordedRun]) -> None:
+def test_names_of_users_are_drawn_as_they_are(runs: list[RecordedRun]) -> None:
+    names = [NASTY, "名前 🙂", "two\nlines\x00", "x" * 300, "$x", "_under"]
+    plain = next(run for run in runs if run.config["algorithm"]["name"] == "fedavg-ic")
+    tiers = {name: 7 + at for at, name in enumerate(names)}
     named = [
-        with_setting(run, "algorithm", grouping=name)
-        if run.config["algorithm"]["name"] == "fedavg-ic"
-        else run
-        for run in runs
-        if run.config["seed"] == 0
+        replace(
+            with_setting(plain, "algorithm", grouping=name),
+            summary={**plain.summary, "bytes_by_tier": tiers},
+        )
+        for name in names
     ]
-    tiers = [
-        replace(run, summary={**run.summary, "bytes_by_tier": {name: 7, "_x": 8}}) for run in named
-    ]
-    files = draw_figures(tiers, suffix="svg")
-    assert short(f"fedavg-ic ({name})") in svg_text(files["loss.svg"])
-    assert {short(name), "_x"} <= set(svg_text(files["bytes-by-tier.svg"]))
+    files = draw_figures(named, suffix="svg")
+    assert {short(f"fedavg-ic ({name})") for name in names} <= set(svg_text(files["loss.svg"]))
+    assert {short(name) for name in names} <= set(svg_text(files["bytes-by-tier.svg"]))
 
 
 def unescaped(text: str) -> str:
@@ -247,7 +264,8 @@ def test_an_error_leaves_nothing_behind(
         raise MemoryError
 
     monkeypatch.setattr("coterie.figures.latex_table", fail)
-    done = coterie("figures", folder, "-o", tmp_path / "out")
+    one = next(path for path in sorted(folder.iterdir()) if path.is_dir())
+    done = coterie("figures", one, "-o", tmp_path / "out", "--format", "svg")
     assert isinstance(done.exception, MemoryError)
     assert not (tmp_path / "out").exists()
 
@@ -288,13 +306,16 @@ def test_a_damaged_run_is_left_out_and_told_of(folder: Path, tmp_path: Path) -> 
     assert (tmp_path / "out" / "loss.png").read_bytes()[:4] == b"\x89PNG"
 
 
-def test_a_band_is_drawn_only_for_several_seeds(runs: list[RecordedRun]) -> None:
+def test_a_band_is_drawn_only_for_several_seeds(
+    runs: list[RecordedRun], pdfs: dict[str, bytes]
+) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        several = draw_figures(runs, suffix="pdf")["accuracy-by-epoch.pdf"]
         one = [run for run in runs if run.config["seed"] == 0]
-        alone = draw_figures(one, suffix="pdf")["accuracy-by-epoch.pdf"]
-    assert b"/ca 0.18" in unpacked(several)
+        look = looks(list(lines_of(runs)))
+        with styled():
+            alone = save(accuracy_by_epoch(lines_of(one), look, 3.5), "pdf")
+    assert b"/ca 0.18" in unpacked(pdfs["accuracy-by-epoch.pdf"])
     assert b"/ca 0.18" not in unpacked(alone)
 
 
