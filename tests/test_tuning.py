@@ -2,7 +2,8 @@
 
 import json
 import math
-from dataclasses import replace
+import shutil
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,30 @@ def auto(steps: int = 40, **algorithm: object) -> Any:
 
 def states_of(config: Any) -> list[State]:
     return list(rounds(prepare(config).problem))
+
+
+@dataclass(frozen=True)
+class Ran:
+    folder: Path
+    states: list[State]
+    said: list[str]
+
+
+def ran(config: Any, folder: Path) -> Ran:
+    states: list[State] = []
+    said: list[str] = []
+    execute(config, folder, on_state=states.append, say=said.append)
+    return Ran(folder, states, said)
+
+
+@pytest.fixture(scope="module")
+def chose(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    return ran(auto(), tmp_path_factory.mktemp("chose") / "run")
+
+
+@pytest.fixture(scope="module")
+def out_of_reach(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    return ran(auto(target_loss=0.001), tmp_path_factory.mktemp("never") / "run")
 
 
 @given(st.lists(st.floats(0.001, 1.0), min_size=1, max_size=20), st.floats(0.01, 10.0))
@@ -148,8 +173,8 @@ def test_the_last_round_may_be_cut_short() -> None:
     ]
 
 
-def test_a_run_has_a_pilot_then_groups_and_a_schedule() -> None:
-    states = states_of(auto())
+def test_a_run_has_a_pilot_then_groups_and_a_schedule(chose: Ran) -> None:
+    states = chose.states
     ends = [s.t for s in states if s.row.event == "global"]
     assert ends[:3] == [1, 6, PILOT_STEPS]
     assert [s.t for s in states if s.groups is None] == [0, 1, 6]
@@ -169,10 +194,10 @@ def test_what_is_given_is_kept_and_what_is_open_is_chosen() -> None:
 
 
 def test_a_stopped_run_goes_on_to_the_same_end(tmp_path: Path) -> None:
-    config = auto(num_groups=3, tau1="auto", tau2=3)
+    config = auto(steps=25, num_groups=3, tau1="auto", tau2=3)
     execute(config, tmp_path / "whole")
     events = {row["t"]: row["event"] for row in read_run(tmp_path / "whole").rows}
-    inside = max(t for t, event in events.items() if event == "group" and t < 30)
+    inside = max(t for t, event in events.items() if event == "group")
     for t in (6, 7, inside):
         said: list[str] = []
         stopped_at(t, config, tmp_path / f"at{t}")
@@ -182,10 +207,8 @@ def test_a_stopped_run_goes_on_to_the_same_end(tmp_path: Path) -> None:
         assert sum(line.startswith("chose") for line in said) == (t < PILOT_STEPS)
 
 
-def test_the_record_says_what_was_chosen_and_forecast(tmp_path: Path) -> None:
-    said: list[str] = []
-    execute(auto(), tmp_path / "run", say=said.append)
-    run = read_run(tmp_path / "run")
+def test_the_record_says_what_was_chosen_and_forecast(chose: Ran) -> None:
+    said, run = chose.said, read_run(chose.folder)
     told = run.summary["tuned"]
     first, expected = told["schedules"][0], told["expected"]
     assert first["t"] == PILOT_STEPS
@@ -242,7 +265,8 @@ def test_a_forecast_is_near_what_happens_and_its_range_is_no_point() -> None:
 
 
 def test_as_rates_fall_steps_between_means_become_more() -> None:
-    state = states_of(auto(steps=400, num_groups=1))[-1]
+    config = auto(steps=120, num_groups=1)
+    state = states_of(replace(config, train=replace(config.train, lr_decay=0.96)))[-1]
     assert state.tuned is not None
     taus = [tau1 for _, tau1, _ in state.tuned.changes]
     assert taus[-1] > taus[0]
@@ -278,11 +302,10 @@ def test_means_of_some_are_priced_as_they_are_charged() -> None:
     assert choice.outlook.global_s == pytest.approx(charged, rel=0.25)
 
 
-def test_a_run_that_chooses_is_compared_with_fedavg(tmp_path: Path) -> None:
-    execute(auto(), tmp_path / "auto")
+def test_a_run_that_chooses_is_compared_with_fedavg(chose: Ran, tmp_path: Path) -> None:
     settings = {**TINY, "algorithm": {"name": "fedavg", "shakes": 0}, "train": {"steps": 40}}
     execute(make_config(settings), tmp_path / "f")
-    (block,) = compare([read_run(tmp_path / name) for name in ("auto", "f")])
+    (block,) = compare([read_run(folder) for folder in (chose.folder, tmp_path / "f")])
     assert [line.algorithm for line in block.lines] == ["fedavg", "fedavg-ic (auto)"]
 
 
@@ -294,10 +317,8 @@ def test_a_run_that_chooses_is_shown_beside_runs_of_several_numbers_of_groups() 
     assert shown == [[given[0]], [given[1], chose]]
 
 
-def test_a_target_out_of_reach_is_said_with_what_is_reached(tmp_path: Path) -> None:
-    said: list[str] = []
-    execute(auto(target_loss=0.001), tmp_path / "run", say=said.append)
-    assert any("not reached" in line and "0.001" in line for line in said)
+def test_a_target_out_of_reach_is_said_with_what_is_reached(out_of_reach: Ran) -> None:
+    assert any("not reached" in line and "0.001" in line for line in out_of_reach.said)
 
 
 def test_an_accuracy_out_of_reach_is_answered_with_an_accuracy(tmp_path: Path) -> None:
@@ -317,10 +338,9 @@ def test_a_pilot_whose_loss_rises_is_not_trusted(tmp_path: Path) -> None:
     assert any(line.startswith("note: the loss rose in the pilot, from ") for line in said)
 
 
-def test_the_page_says_what_was_chosen(tmp_path: Path) -> None:
-    execute(auto(target_loss=0.001), tmp_path / "never")
+def test_the_page_says_what_was_chosen(out_of_reach: Ran, tmp_path: Path) -> None:
     execute(auto(target_loss=1.7, num_groups=1), tmp_path / "soon")
-    runs = [read_run(tmp_path / name) for name in ("never", "soon")]
+    runs = [read_run(folder) for folder in (out_of_reach.folder, tmp_path / "soon")]
     notes = [note for block in page_data(runs)["blocks"] for note in block["notes"]]
     soon, never = notes  # as in the table
     assert "its target, a loss of 0.001, was not expected to be reached, but a loss of " in never
@@ -342,8 +362,10 @@ def test_the_page_says_what_was_chosen(tmp_path: Path) -> None:
         {"schedules": 3},
     ],
 )
-def test_a_choice_that_makes_no_sense_is_named(tmp_path: Path, change: dict[str, Any]) -> None:
-    execute(auto(steps=9), tmp_path / "run")
+def test_a_choice_that_makes_no_sense_is_named(
+    chose: Ran, tmp_path: Path, change: dict[str, Any]
+) -> None:
+    shutil.copytree(chose.folder, tmp_path / "run")
     path = tmp_path / "run" / "summary.json"
     summary = json.loads(path.read_text())
     summary["tuned"] |= change
