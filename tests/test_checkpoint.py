@@ -258,11 +258,10 @@ def test_dear_checkpoints_take_a_twentieth_of_the_time_at_most(
     def slow(path: Path, *_: bytes) -> None:
         now[0] += 2.0
 
-    monkeypatch.setattr("time.perf_counter", lambda: now[0])
     with RunWriter(tmp_path) as writer:
         writer.begin("", {})
         monkeypatch.setattr(checkpoint, "write_atomically", slow)
-        keeper = Keeper(writer, belongs, 1.0)
+        keeper = Keeper(writer, belongs, 1.0, clock=lambda: now[0])
         assert not keeper.due
         now[0] = 1.0
         assert keeper.due

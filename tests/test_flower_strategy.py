@@ -380,7 +380,7 @@ def test_round_trips_are_measured_to_the_nodes_own_places_only() -> None:
         own = context(**{"node-id": "a", "ping": f"here=127.0.0.1:{port}"})
         reply = answer_query(message, own, 5)
         assert reply.content["config"]["places"] == ["here"]
-        assert 0 < reply.content["metrics"]["round-trips-ms"][0] < 5000
+        assert reply.content["metrics"]["round-trips-ms"][0] > 0
         assert round_trip_ms("127.0.0.1", port) > 0
     assert round_trip_ms("127.0.0.1", port) == -1
     with pytest.raises(FlowerError, match="ping must be such as"):

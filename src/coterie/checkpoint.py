@@ -102,21 +102,27 @@ _TAG_OF = {kind: tag for tag, kind in TAGS.items()}
 class Keeper:
     """Writes checkpoints of a run, when they are due, and removes those no longer needed."""
 
-    def __init__(self, writer: RunWriter, belongs: Origin, every_s: float) -> None:
+    def __init__(
+        self,
+        writer: RunWriter,
+        belongs: Origin,
+        every_s: float,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
         """Write one every so many seconds, or after every state if that is 0."""
         self._writer, self._belongs, self._every_s = writer, belongs, every_s
-        self._last = time.perf_counter()
+        self._clock, self._last = clock, clock()
         self._took = 0.0
 
     @property
     def due(self) -> bool:
         """Whether it is time again; dear checkpoints are written less often."""
         wait = max(self._every_s, self._took / SHARE) if self._every_s else 0.0
-        return time.perf_counter() - self._last >= wait
+        return self._clock() - self._last >= wait
 
     def keep(self, state: State, Delta_first: float | None, engine: dict[str, str]) -> None:
         """Write a checkpoint of the state whose row was the last."""
-        start = time.perf_counter()
+        start = self._clock()
         writer = self._writer
         writer.sync()
         found = Checkpoint(state, writer.n_rows, writer.offset, writer.wall_s, Delta_first, engine)
@@ -125,7 +131,7 @@ class Keeper:
             write_atomically(path, *pack(found, self._belongs))
             for old in checkpoints(writer.folder)[KEPT:]:
                 old.unlink(missing_ok=True)
-        self._last = time.perf_counter()
+        self._last = self._clock()
         self._took = self._last - start
 
 
