@@ -47,11 +47,11 @@ ALL := parquet,tensorboard,mlflow,wandb,ray,flower,ns3
 
 test-ray: $(READY)  ## train on Ray with real processes, some of which are killed (installs Ray)
 	$(call extra,ray)
-	$(BIN)/python -m pytest tests/test_sharded.py tests/test_ray.py tests/test_ray_*.py
+	$(BIN)/python -m pytest tests/engine/test_sharded.py tests/engine/test_ray*.py tests/runs/test_ray_sweeps.py
 
 test-flower: $(READY)  ## Flower for real: SuperLinks and SuperNodes on loopback (about 20 minutes; installs flwr and Ray)
 	$(call extra,flower,'flwr[simulation]')
-	COTERIE_FLOWER=1 $(BIN)/python -m pytest tests/test_planfile.py tests/test_flower_*.py
+	COTERIE_FLOWER=1 $(BIN)/python -m pytest tests/preview/test_planfile.py tests/flower
 
 test-pythons: browser  ## the tests with the oldest and the newest Python from 3.11 to 3.13 that is here (makes .venv-3.11, ...)
 	@runs() { command -v "$$1" >/dev/null && "$$1" -c 'import venv' 2>/dev/null; }; \

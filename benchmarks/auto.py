@@ -21,16 +21,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import spearmanr
 
-from coterie.build import load_dataset
-from coterie.config import make_config
+from coterie.config.factories import load_dataset
+from coterie.config.files import make_config
+from coterie.config.prepare import prepare
+from coterie.config.settings import Config
+from coterie.core.errors import CoterieError
 from coterie.data import Dataset
-from coterie.errors import CoterieError
 from coterie.grouping import Grouping
-from coterie.prepare import prepare
-from coterie.problem import Problem, averaging
-from coterie.run import piloted, rounds
-from coterie.schedule import Schedule
-from coterie.sections import Config
+from coterie.simulate.loop import piloted, rounds
+from coterie.simulate.problem import Problem, averaging
+from coterie.simulate.schedule import Schedule
 
 LINKS = (10.0, 100.0)  # MByte/s
 SKEWS = ("Dtt", "Dtq", "Dth")

@@ -9,11 +9,11 @@ import argparse
 
 import numpy as np
 
-from coterie.build import load_dataset
-from coterie.config import make_config
-from coterie.prepare import prepare
-from coterie.run import rounds
-from coterie.sections import Config
+from coterie.config.factories import load_dataset
+from coterie.config.files import make_config
+from coterie.config.prepare import prepare
+from coterie.config.settings import Config
+from coterie.simulate.loop import rounds
 
 SCALES = np.geomspace(0.5, 16.0, 500).tolist()
 SCHEDULES = [(1, 1, 1), (1, 2, 1), (1, 5, 1), (5, 1, 5), (10, 1, 10), (20, 5, 2)]

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from coterie.engine import LocalSteps
+from coterie.engine.contract import LocalSteps
 from coterie.engine.module import Nodes
 from coterie.engine.vectorized import Vectorized
 from coterie.models import make_model
@@ -245,7 +245,7 @@ def profile(*, quick: bool) -> None:
 
 def many(nodes: int) -> None:
     """Run SR on many nodes of ten examples in this process and print what it took."""
-    from coterie.sketch import Sketch
+    from coterie.divergence.sketch import Sketch
 
     torch.set_num_threads(1)
     work = Work("many", "sr", nodes, 10, 10)

@@ -23,14 +23,14 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from coterie import Config, make_config
+from coterie.config.prepare import prepare
 from coterie.flower.deploy import Deployment, write
 from coterie.flower.hosts import COORDINATOR
 from coterie.flower.local import run_locally
 from coterie.grouping import Evidence, Grouping
-from coterie.planfile.writing import plan_of
-from coterie.planview import plans
-from coterie.prepare import prepare
-from coterie.run import rounds
+from coterie.preview.plan import plans
+from coterie.preview.planfile.writing import plan_of
+from coterie.simulate.loop import rounds
 from fleets import LIGHT, Fleet, cut
 
 
@@ -195,7 +195,7 @@ def main() -> None:
 def simulated(config: Config, args: argparse.Namespace) -> float | None:
     """The same run simulated: planned on labels, over a star, as without a network file."""
     from coterie.flower.network import network_of
-    from coterie.flower.roll import Roster
+    from coterie.flower.roster import Roster
 
     n = args.nodes
     star, _ = network_of(None, Roster({str(i): i for i in range(n)}))

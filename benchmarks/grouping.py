@@ -18,10 +18,10 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from coterie.algorithms import METHODS, Search
-from coterie.config import make_config
+from coterie.config.files import make_config
+from coterie.config.prepare import prepare
+from coterie.core.errors import CoterieError, GroupingError
 from coterie.data import Dataset, load
-from coterie.errors import CoterieError, GroupingError
 from coterie.grouping import Delays, Evidence, Grouping, plain
 from coterie.grouping.baselines import at_random
 from coterie.grouping.labels import label_ilp
@@ -29,8 +29,8 @@ from coterie.grouping.medoids import node_grouping
 from coterie.grouping.objective import Objective, Priced, price
 from coterie.grouping.planner import coterie
 from coterie.network import Network
-from coterie.prepare import prepare
-from coterie.run import first_evidence
+from coterie.simulate.algorithms import METHODS, Search
+from coterie.simulate.loop import first_evidence
 from coterie.topology import Topology, fat_tree, kary_fat_tree, waxman
 
 Ints = NDArray[np.int64]

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from coterie.grouping import Evidence, with_servers
 from coterie.network import Network, Phase
-from coterie.network.flow import flow_seconds
+from coterie.network.flows import flow_seconds
 from coterie.network.ns3 import Measured, measure
 from coterie.network.routes import Routing, route
 from coterie.network.tcp import PROFILES

@@ -17,11 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from coterie.config import make_config
-from coterie.engine import Engine, Models, sharded
-from coterie.engine.shard import Order, Shard, Numbers, Sums
-from coterie.prepare import Prepared, prepare
-from coterie.run import rounds
+from coterie.config.files import make_config
+from coterie.config.prepare import Prepared, prepare
+from coterie.engine.contract import Engine, Models
+from coterie.engine.ray import engine as engine_on_ray
+from coterie.engine.ray.worker import Numbers, Order, Shard, Sums
+from coterie.simulate.loop import rounds
 
 STORE_MBYTES = 400
 ACTORS = 2
@@ -79,7 +80,7 @@ def epoch(engine: Engine, z: np.ndarray) -> Callable[[], Spent]:
         start, before = time.perf_counter(), time.process_time()
         engine.advance(models, 0, 1, z)
         wall, cpu = time.perf_counter() - start, time.process_time() - before
-        if isinstance(engine, sharded.Sharded):
+        if isinstance(engine, engine_on_ray.Sharded):
             cpu += sum(some for _, some in engine.crew.ask("seconds"))
         return wall, cpu
 
@@ -114,7 +115,7 @@ def overhead(turns: int) -> None:
     """Print what a mean costs beyond the work of the slowest actor, with 2NN."""
     one = prepared("ray", "2nn", 100, actors=ACTORS)
     engine = one.problem.engine
-    assert isinstance(engine, sharded.Sharded)
+    assert isinstance(engine, engine_on_ray.Sharded)
     for K in (1, 5):
         z = np.arange(len(one.problem.p)) % K
         models: Models = engine.advance(engine.initial(), 0, 1, z)  # actors start
@@ -148,7 +149,7 @@ def cluster() -> None:
         start = time.perf_counter()
         one = prepared("ray", "2nn", 1000, address=machines.address)
         engine = one.problem.engine
-        assert isinstance(engine, sharded.Sharded)
+        assert isinstance(engine, engine_on_ray.Sharded)
         rows = [state.row for state in rounds(one.problem)]
         print(
             f"\nfour Ray nodes on this machine, {len(engine.dealt)} actors, "
@@ -169,7 +170,7 @@ def main() -> None:
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     here = Path(__file__).resolve().parent  # where this file would be taken for Ray itself
     sys.path[:] = [folder for folder in sys.path if Path(folder).resolve() != here]
-    vars(sharded)["Shard"] = Timed
+    vars(engine_on_ray)["Shard"] = Timed
     load = ", ".join(f"{some:.1f}" for some in os.getloadavg())
     print(f"{platform.machine()}, {os.cpu_count()} cores; load before it began: {load}")
     if chosen.part in (None, "cnn"):

@@ -10,10 +10,10 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from coterie.config import make_config
+from coterie.config.files import make_config
+from coterie.config.prepare import prepare
 from coterie.grouping import Evidence
 from coterie.grouping.medoids import node_grouping
-from coterie.prepare import prepare
 from coterie.topology import fat_tree
 
 MODELS = ("sr", "2nn", "cnn")

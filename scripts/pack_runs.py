@@ -11,7 +11,7 @@ import sys
 import tarfile
 from pathlib import Path
 
-from coterie.record import COMPLETE, RUNS, ended
+from coterie.runs.record import COMPLETE, RUNS, ended
 
 FILES = ("config.toml", "grouping.json", "meta.json", "rows.jsonl", "summary.json")
 

@@ -18,15 +18,15 @@ from typing import Any
 
 import pytest
 
-from coterie.cluster import Cluster
-from coterie.config import make_config
-from coterie.engine.crew import RayCrew
-from coterie.engine.sharded import Sharded
-from coterie.prepare import Prepared, prepare
-from coterie.run import rounds
-from coterie.sections import Config
-from coterie.sweep.jobs import Job, Stop
-from coterie.sweep.onray import run_on_ray
+from coterie.config.files import make_config
+from coterie.config.prepare import Prepared, prepare
+from coterie.config.settings import Config
+from coterie.engine.ray.actors import RayCrew
+from coterie.engine.ray.cluster import Cluster
+from coterie.engine.ray.engine import Sharded
+from coterie.runs.sweep.jobs import Job, Stop
+from coterie.runs.sweep.on_ray import run_on_ray
+from coterie.simulate.loop import rounds
 
 STORE_MBYTES = 100
 KILLED_AT = 4  # the question in whose middle something dies

@@ -1,7 +1,7 @@
 """Nodes that answer in this process: the example app's task without Flower, faults if wanted."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -9,8 +9,9 @@ import numpy as np
 from group_app import task
 
 from coterie import Config, make_config
+from coterie.divergence.sketch import Sketch
 from coterie.engine.module import inputs
-from coterie.flower.crew import (
+from coterie.flower.messages import (
     EVIDENCE,
     LABEL_COUNTS,
     NODE,
@@ -21,10 +22,10 @@ from coterie.flower.crew import (
     START,
     STOP,
     Answer,
+    Arrays,
     Kind,
     Request,
 )
-from coterie.sketch import Sketch
 
 load = cache(task.load)
 Fault = Callable[[Kind, Mapping[str, Any], Answer], Answer | None]
@@ -117,3 +118,26 @@ def close_calls(config: Config, arrays: Mapping[str, np.ndarray], by: float) -> 
     best, second = net(x).detach().topk(2, dim=1).values.T
     off = 2 * by * (x.flatten(1).abs().sum(dim=1) + 1)
     return float((best - second <= off).float().mean())
+
+
+def same_arrays(a: Arrays, b: Arrays) -> bool:
+    """Whether two models are the same to the last bit."""
+    return a.keys() == b.keys() and all(np.array_equal(a[key], b[key]) for key in a)
+
+
+def late(kind: Kind, config: Mapping[str, Any], answer: Answer) -> Answer | None:
+    return None if kind == "train" and config["stop"] > 1 else answer
+
+
+def with_batchnorm(n_classes: int) -> Any:
+    """A model with a scalar among its arrays: the batches that were seen."""
+    from torch import nn
+
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(784, 4), nn.BatchNorm1d(4), nn.Linear(4, n_classes)
+    )
+
+
+def scalar_config(n: int, **algorithm: Any) -> Config:
+    config = config_of(n, **algorithm)
+    return replace(config, model=replace(config.model, name="crews:with_batchnorm"))

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from coterie.core.arrays import Ints
 from coterie.partition import Examples, Partition, Rule, Spread, make_partition
-from coterie.partition.values import Ints
 
 SPREADS = [Spread("normal", 1), Spread("normal", 3), Spread("normal", 5), Spread("exponential")]
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from coterie.engine import Engine, LocalSteps, Models
-from coterie.engine.descent import LocalRule
+from coterie.engine.contract import Engine, LocalSteps, Models
+from coterie.engine.local_rule import LocalRule
 from coterie.engine.module import Nodes
 from coterie.engine.sequential import Sequential
 from coterie.engine.server import Server

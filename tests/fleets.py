@@ -13,11 +13,11 @@ import numpy as np
 import tomli_w
 
 from coterie import Config
-from coterie.build import divide, load_dataset
+from coterie.config.factories import divide, load_dataset
 from coterie.flower.deploy import Deployment
 from coterie.flower.local import _flwr, _wait_for_port, start, stop
 from coterie.models import make_model
-from coterie.planfile.reading import EXAMPLE
+from coterie.preview.planfile.reading import EXAMPLE
 
 LIGHT = Path(__file__).parent / "light"
 RESULT_S = 3600.0

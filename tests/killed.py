@@ -14,11 +14,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from coterie import experiment
-from coterie.config import make_config
-from coterie.prepare import prepare
-from coterie.run import State
-from coterie.sections import Config
+from coterie.config.files import make_config
+from coterie.config.prepare import prepare
+from coterie.config.settings import Config
+from coterie.runs import execute
+from coterie.simulate.loop import State
 
 KILLS, MANY, FEW = 20, 400, 4
 MOST_ROWS, MORE_ROWS, MORE_S = 7, 4, 0.01  # until a kill: KILLS of them stay below MANY rows
@@ -50,7 +50,7 @@ def attempt(
     on_state: Callable[[State], None] = lambda state: None,
 ) -> None:
     """Begin a run, or go on with it if it was begun."""
-    experiment.execute(
+    execute.execute(
         what,
         folder,
         resume=True,
@@ -114,7 +114,7 @@ def fork(work: Callable[[], None]) -> int:
 def prepared_once(what: Config) -> None:
     """Prepare a config here, so that no child has to."""
     ready = prepare(what)
-    vars(experiment)["prepare"] = lambda *_: ready
+    vars(execute)["prepare"] = lambda *_: ready
 
 
 def at_moments(out: Path, seed: int) -> None:

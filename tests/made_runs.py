@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from coterie.config import make_config, to_toml
-from coterie.record import RecordedRun
+from coterie.config.files import make_config, to_toml
+from coterie.runs.record import RecordedRun
 
 NODES, EDGES, GROUPS, CLASSES = 20, 10, 4, 10
 VERSIONS = {"python": "3.11.7", "coterie": "0.1.0", "numpy": "2.0.0", "torch": "2.4.0"}

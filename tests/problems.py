@@ -6,16 +6,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from coterie.engine import LocalSteps
+from coterie.engine.contract import LocalSteps
 from coterie.engine.module import Nodes
 from coterie.engine.sequential import Sequential
 from coterie.grouping import Evidence, Grouping, Planner, with_servers
 from coterie.models import make_model
 from coterie.models.size import n_bytes
 from coterie.network import Network
-from coterie.problem import Problem
-from coterie.run import rounds
-from coterie.schedule import Schedule
+from coterie.simulate.loop import rounds
+from coterie.simulate.problem import Problem
+from coterie.simulate.schedule import Schedule
 from coterie.topology import fat_tree
 
 Ints = NDArray[np.int64]

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from coterie.config import make_config
-from coterie.record import RecordedRun
+from coterie.config.files import make_config
+from coterie.runs.record import RecordedRun
 
 
 def recorded(

@@ -14,10 +14,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from coterie.cli import main
-from coterie.config import make_config, to_toml
-from coterie.experiment import Interrupted, execute
-from coterie.run import State
-from coterie.sections import Config
+from coterie.config.files import make_config, to_toml
+from coterie.config.settings import Config
+from coterie.runs.execute import Interrupted, execute
+from coterie.simulate.loop import State
 from held import HELD
 
 HERE = Path(__file__).parent

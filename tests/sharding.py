@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from coterie.engine import LocalSteps
-from coterie.engine.descent import LocalRule
+from coterie.engine.contract import LocalSteps
+from coterie.engine.local_rule import LocalRule
+from coterie.engine.ray.engine import Sharded
+from coterie.engine.ray.worker import Part, Shard
 from coterie.engine.sequential import Sequential
-from coterie.engine.shard import Part, Shard
-from coterie.engine.sharded import Sharded
 from engines import MODULES, nodes_of
 
 

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 import own_tracker
-from coterie.tracking.values import figures
+from coterie.trackers.values import figures
 from resuming import PATIENCE_S
 
 
 def stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Work in a folder with a tracker of our own, nothing that reaches a server, and patience."""
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(sys.modules["coterie.tracking.beside"], "PATIENCE_S", PATIENCE_S)
+    monkeypatch.setattr(sys.modules["coterie.trackers.process"], "PATIENCE_S", PATIENCE_S)
     (folder / "own_tracker.py").write_bytes(Path(own_tracker.__file__).read_bytes())
     monkeypatch.setenv("PYTHONPATH", str(folder))
     monkeypatch.setenv("WANDB_MODE", "offline")

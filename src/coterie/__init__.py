@@ -7,17 +7,19 @@ the package does not import torch.
 import importlib
 from typing import TYPE_CHECKING
 
+from coterie import _moved
+
 if TYPE_CHECKING:
-    from coterie.comparison import compare
-    from coterie.config import load_experiment, make_config
-    from coterie.costs import divergence
+    from coterie.analysis.compare import compare
+    from coterie.config.files import load_experiment, make_config
+    from coterie.config.settings import Config
+    from coterie.core.errors import CoterieError
     from coterie.data import Dataset
-    from coterie.errors import CoterieError
-    from coterie.experiment import execute, simulate
+    from coterie.divergence.gram import divergence
     from coterie.grouping import Evidence, Grouping, with_servers
-    from coterie.record import RecordedRun, read_run
-    from coterie.run import Row, State
-    from coterie.sections import Config
+    from coterie.runs.execute import execute, simulate
+    from coterie.runs.record import RecordedRun, read_run
+    from coterie.simulate.loop import Row, State
 
 __all__ = [
     "Config",
@@ -39,21 +41,21 @@ __all__ = [
 ]
 
 _HOME = {
-    "Config": "sections",
-    "CoterieError": "errors",
+    "Config": "config.settings",
+    "CoterieError": "core.errors",
     "Dataset": "data",
     "Evidence": "grouping",
     "Grouping": "grouping",
-    "RecordedRun": "record",
-    "Row": "run",
-    "State": "run",
-    "compare": "comparison",
-    "divergence": "costs",
-    "execute": "experiment",
-    "load_experiment": "config",
-    "make_config": "config",
-    "read_run": "record",
-    "simulate": "experiment",
+    "RecordedRun": "runs.record",
+    "Row": "simulate.loop",
+    "State": "simulate.loop",
+    "compare": "analysis.compare",
+    "divergence": "divergence.gram",
+    "execute": "runs.execute",
+    "load_experiment": "config.files",
+    "make_config": "config.files",
+    "read_run": "runs.record",
+    "simulate": "runs.execute",
     "with_servers": "grouping",
 }
 
@@ -66,3 +68,6 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     return __all__
+
+
+_moved.install()

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from coterie import Config, make_config
-from coterie.build import divide, load_dataset, local_steps
+from coterie.config.factories import divide, load_dataset, local_steps
 from coterie.engine.module import inputs
 from coterie.models import make_model
 

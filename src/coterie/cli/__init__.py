@@ -19,11 +19,11 @@ from coterie.cli.plan import plan
 from coterie.cli.reports import report
 from coterie.cli.retime import retime
 from coterie.cli.running import Pace, begin, go_on, run_all, runs_at_once
-from coterie.cli.showing import find_complete, print_blocks
 from coterie.cli.sweeps import reproduce, sweep
+from coterie.cli.tables import find_complete, print_blocks
 from coterie.cli.track import targets_of, track, track_option
 from coterie.cli.watch import watch
-from coterie.errors import CoterieError, did_you_mean
+from coterie.core.errors import CoterieError, did_you_mean
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -75,8 +75,8 @@ main.add_command(watch)
 @click.option("--jobs", type=click.IntRange(min=1), help="Runs at a time [cores].")
 def demo(out: Path | None, jobs: int | None) -> None:
     """Compare six algorithms on embedded Fashion-MNIST images and write an HTML report."""
-    from coterie.record import find_runs
-    from coterie.report import write_picture, write_report
+    from coterie.render.page import write_picture, write_report
+    from coterie.runs.record import find_runs
 
     folder, todo = begin("demo", (), out)
     run_all(folder, todo, Pace(jobs))
@@ -125,7 +125,7 @@ def run(
       coterie run my.toml --checkpoint-every 60    a long run; a crash costs a minute at most
       coterie run --resume runs/my                 what is complete stays, the rest goes on
     """
-    from coterie.record import find_runs
+    from coterie.runs.record import find_runs
 
     pace = replace(pace, track=targets_of(track, resume))
     if resume is not None:
@@ -151,7 +151,7 @@ def compare(runs: tuple[Path, ...], target: float | None, as_json: bool) -> None
     line, mean and standard deviation. The time to target is in simulated seconds; the target of
     each seed is what FedAvg ends with on it, unless --target is given.
     """
-    from coterie.comparison import compare as make_table
+    from coterie.analysis.compare import compare as make_table
 
     found = find_complete(runs)
     if as_json:
@@ -166,8 +166,10 @@ def list_(what: str | None) -> None:
     """List what there is: algorithms, groupings, datasets, partitions, models, topologies,
     routings, clocks, tcp, reproductions, experiments, settings.
     """
-    from coterie import algorithms, config, models, network, partition, reproduction, topology
+    from coterie import models, network, paper, partition, topology
+    from coterie.config import files
     from coterie.data import DATASETS
+    from coterie.simulate import algorithms
 
     tables: dict[str, Callable[[], dict[str, str]]] = {
         "algorithms": lambda: {k: a.about for k, a in algorithms.ALGORITHMS.items()},
@@ -179,11 +181,11 @@ def list_(what: str | None) -> None:
         "routings": lambda: network.ROUTINGS,
         "clocks": lambda: network.CLOCKS,
         "tcp": lambda: {k: tcp.about for k, tcp in network.PROFILES.items()},
-        "reproductions": lambda: {k: r.about for k, r in reproduction.REPRODUCTIONS.items()},
+        "reproductions": lambda: {k: r.about for k, r in paper.REPRODUCTIONS.items()},
         "experiments": lambda: {p.stem: str(p) for p in sorted(experiments().glob("*.toml"))},
         "settings": lambda: {
             k: f"{about} [{v}]" + (f": {', '.join(words)}" if words else "")
-            for k, v, about, words in config.settings()
+            for k, v, about, words in files.settings()
         },
     }
     if what is not None and what not in tables:

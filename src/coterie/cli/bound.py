@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coterie.cli.commands import loading, print_table, set_option
-from coterie.errors import CoterieError
+from coterie.core.errors import CoterieError
 
 if TYPE_CHECKING:
-    from coterie.straying import Straying
+    from coterie.theory.measure import Straying
 
 MOST_ROWS = 12
 FOOT = (
@@ -47,10 +47,10 @@ def bound(
     the loss above the lowest that was found with the bound of Theorem 1. Of a sweep, the first run.
     """
     from coterie.cli.experiments import experiment_path
-    from coterie.config import load_experiment
-    from coterie.report.bound import bound_figure
-    from coterie.report.drawing import png, write
-    from coterie.straying import stray
+    from coterie.config.files import load_experiment
+    from coterie.render.page.bound import bound_figure
+    from coterie.render.page.html import png, write
+    from coterie.theory.measure import stray
 
     path = experiment_path(file)
     picture = out or (None if as_json else Path(f"bound-{path.stem}.png"))

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from coterie.errors import CoterieError, did_you_mean
+from coterie.core.errors import CoterieError, did_you_mean
 
 
 class Commands(click.Group):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from coterie.cli.commands import Commands, loading, print_table, set_option
-from coterie.errors import CoterieError
+from coterie.core.errors import CoterieError
 
 if TYPE_CHECKING:
     from coterie.data import Dataset
@@ -30,10 +30,10 @@ def data_commands() -> None:
 @data_commands.command(name="list")
 def list_() -> None:
     """List the datasets that coterie knows, and where each is."""
+    from coterie.core.errors import DataError
     from coterie.data import DATASETS, find_source
     from coterie.data.cache import cache_folder
     from coterie.data.sources import is_known
-    from coterie.errors import DataError
 
     rows = []
     for name, known in DATASETS.items():
@@ -127,9 +127,9 @@ def show(file: str, overrides: tuple[str, ...], out: Path | None, groups: bool) 
     first seed and the first setting of each algorithm.
     """
     from coterie.cli.experiments import experiment_path
-    from coterie.config import load_experiment
-    from coterie.report.data import write_survey
-    from coterie.survey import COLUMNS, FOOTING, cells, surveys
+    from coterie.config.files import load_experiment
+    from coterie.preview.data import COLUMNS, FOOTING, cells, surveys
+    from coterie.render.page.data import write_survey
 
     path = experiment_path(file)
     page = out or Path(f"data-{path.stem}.html")

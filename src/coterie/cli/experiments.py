@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from coterie.errors import CoterieError, did_you_mean
+from coterie.core.errors import CoterieError, did_you_mean
 
 
 def experiments() -> Path:

@@ -10,19 +10,19 @@ import click
 from coterie.cli.commands import loading, print_table
 
 if TYPE_CHECKING:
-    from coterie.explained import Explained
-    from coterie.report.network import Table
-    from coterie.sections import Config
-    from coterie.tuning import Forecast
+    from coterie.config.settings import Config
+    from coterie.preview.schedule import Explained
+    from coterie.render.page.network import Table
+    from coterie.simulate.forecast import Forecast
 
 HEAD = "", "groups", "tau1", "tau2", "round\ns", "target at\ns", "from - to\ns", "steps", "GByte"
 
 
 def explain_plan(name: str, config: "Config", page: Path | None, as_json: bool) -> None:
     """Run the pilot, print what it leads to and why, and draw it."""
-    from coterie.explained import explain
-    from coterie.report.drawing import write
-    from coterie.report.explain import render
+    from coterie.preview.schedule import explain
+    from coterie.render.page.explain import render
+    from coterie.render.page.html import write
 
     with loading(name) as progress:
         found = explain(config, progress)
@@ -43,8 +43,8 @@ def explain_plan(name: str, config: "Config", page: Path | None, as_json: bool) 
 
 
 def _table(found: "Explained") -> "Table":
-    from coterie.report.network import Table
-    from coterie.survey import title_of
+    from coterie.preview.data import title_of
+    from coterie.render.page.network import Table
 
     outlook = found.choice.outlook
     rows = [_row(found, forecast, name) for forecast, name in found.runners_up()]

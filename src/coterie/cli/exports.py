@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 import click
 
 from coterie.cli.commands import loading
-from coterie.errors import CoterieError
+from coterie.core.errors import CoterieError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from coterie.record import RecordedRun
+    from coterie.runs.record import RecordedRun
 
 
 @click.command()
@@ -65,8 +65,8 @@ def figures(
     figures of its own, its name in front. Colours are told apart with any colour vision, dashes,
     markers and hatches in grey print. Fonts are embedded. The same runs give the same bytes.
     """
-    from coterie.figures import draw_figures
-    from coterie.report.drawing import write
+    from coterie.render.figures import draw_figures
+    from coterie.render.page.html import write
 
     if out.exists() and not out.is_dir():
         raise CoterieError(f"--out must be a folder, got {str(out)!r}")
@@ -105,8 +105,8 @@ def export(runs: tuple[Path, ...], out: Path, summary: bool) -> None:
     In a CSV, a text that a spreadsheet would evaluate (it begins with = + - or @) has an apostrophe
     in front; numbers are as they are. Parquet has every text as it is.
     """
-    from coterie.export import check_format, encode, rows_table, summary_table
-    from coterie.report.drawing import write
+    from coterie.analysis.export import check_format, encode, rows_table, summary_table
+    from coterie.render.page.html import write
 
     check_format(out)
     with loading("export") as show:
@@ -121,7 +121,7 @@ def export(runs: tuple[Path, ...], out: Path, summary: bool) -> None:
 
 def _read(paths: tuple[Path, ...], show: "Callable[[str, int, int], None]") -> "list[RecordedRun]":
     """Read complete runs and say which others were left out."""
-    from coterie.record import find_runs
+    from coterie.runs.record import find_runs
 
     runs, left_out = find_runs(list(paths), show)
     for line in left_out:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from coterie.cli.commands import Commands
-from coterie.errors import CoterieError
+from coterie.core.errors import CoterieError
 
 if TYPE_CHECKING:
     from coterie.flower.deploy import Deployment
@@ -73,7 +73,7 @@ def up(
     from coterie.flower import needs_flower
     from coterie.flower.deploy import Deployment, write
     from coterie.flower.hosts import read_hosts
-    from coterie.planfile.reading import read_plan
+    from coterie.preview.planfile.reading import read_plan
 
     needs_flower("1.40")  # the first whose SuperLink has one port for all
     found = read_plan(plan)

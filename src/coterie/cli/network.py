@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coterie.cli.commands import loading, print_table, set_option
-from coterie.errors import CoterieError
+from coterie.core.arrays import Floats
+from coterie.core.errors import CoterieError
 
 if TYPE_CHECKING:
-    from coterie.netview import Mean, View
-    from coterie.report.network import Table
-    from coterie.topology import Floats
+    from coterie.preview.network import Mean, NetworkView
+    from coterie.render.page.network import Table
 
 
 @click.command()
@@ -76,10 +76,10 @@ def network(
     profile in network.tcp. See 'coterie list settings' for all of network.*.
     """
     from coterie.cli.experiments import experiment_path
-    from coterie.config import load_experiment
-    from coterie.netview import views
-    from coterie.report.drawing import write
-    from coterie.report.network import render
+    from coterie.config.files import load_experiment
+    from coterie.preview.network import views
+    from coterie.render.page.html import write
+    from coterie.render.page.network import render
 
     path = experiment_path(file)
     page = out or Path(f"network-{path.stem}.html")
@@ -110,20 +110,20 @@ def _check_page(page: Path) -> None:
         raise CoterieError(f"--out must be in a folder that can be written, got {str(page)!r}")
 
 
-def _print_view(view: "View", tables: "list[Table]") -> None:
+def _print_view(view: "NetworkView", tables: "list[Table]") -> None:
     click.echo(view.title)
     for title, head, rows, foot in tables:
         print_table(title, head, rows, foot, wrap="group")
         click.echo()
 
 
-def _tables(view: "View", top: int) -> "list[Table]":
+def _tables(view: "NetworkView", top: int) -> "list[Table]":
     """Write all figures about a network."""
     tables = [_delays(view), _busiest(view, top), _slowest(view, top), _against(view)]
     return [table for table in tables if table.rows]
 
 
-def _facts(view: "View") -> str:
+def _facts(view: "NetworkView") -> str:
     """Say what the network is made of and how it is timed."""
     net, c = view.topology, view.config
     speed, latency = _range(net.bytes_per_s / 1e6), _range(net.latency_s * 1e3)
@@ -140,10 +140,10 @@ def _range(values: "Floats") -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _delays(view: "View") -> "Table":
+def _delays(view: "NetworkView") -> "Table":
     """Give a line to a local step, the group mean and the global mean of every algorithm."""
-    from coterie.report.network import Table
-    from coterie.table import sizes
+    from coterie.analysis.format import sizes
+    from coterie.render.page.network import Table
 
     tiers = [f"{tier}\nMB" for tier in dict.fromkeys(view.topology.tier_of)]
     head = ("algorithm", "delay", "ms", "up\nms", "down\nms", *tiers, "group\nsizes")
@@ -167,8 +167,8 @@ def _delays(view: "View") -> "Table":
     return Table(_facts(view), head, rows, foot)
 
 
-def _busiest(view: "View", top: int) -> "Table":
-    from coterie.report.network import Table
+def _busiest(view: "NetworkView", top: int) -> "Table":
+    from coterie.render.page.network import Table
 
     rows = [
         (
@@ -186,8 +186,8 @@ def _busiest(view: "View", top: int) -> "Table":
     return Table("Busiest links", ("of", "link", "way", "MB", "MByte/s", "busy"), rows, foot)
 
 
-def _slowest(view: "View", top: int) -> "Table":
-    from coterie.report.network import Table
+def _slowest(view: "NetworkView", top: int) -> "Table":
+    from coterie.render.page.network import Table
 
     rows = [
         (
@@ -205,9 +205,9 @@ def _slowest(view: "View", top: int) -> "Table":
     return Table("Slowest flows", ("of", "flow", "way", "ms", "x median", "hops"), rows, foot)
 
 
-def _against(view: "View") -> "Table":
-    from coterie.report.network import Table
-    from coterie.table import number
+def _against(view: "NetworkView") -> "Table":
+    from coterie.analysis.format import number
+    from coterie.render.page.network import Table
 
     head = ("pattern", "flow\nms", "ns-3\nms", "error\n%", "arrivals\n%", "drops")
     rows = [
@@ -230,13 +230,13 @@ def _against(view: "View") -> "Table":
 
 
 def _ms(seconds: float) -> str:
-    from coterie.table import number
+    from coterie.analysis.format import number
 
     return number(seconds, 1e3)
 
 
 def _mb(nbytes: float) -> str:
-    from coterie.table import number
+    from coterie.analysis.format import number
 
     return number(nbytes, 1e-6)
 
@@ -245,7 +245,7 @@ def _share(part: float) -> str:
     return f"{part:.0%}"
 
 
-def _plain_view(view: "View", top: int) -> dict[str, Any]:
+def _plain_view(view: "NetworkView", top: int) -> dict[str, Any]:
     """Return everything about a network as plain values."""
     net = view.topology
     return {

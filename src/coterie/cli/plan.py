@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import click
 
 from coterie.cli.commands import loading, print_table, set_option
-from coterie.cli.planned import as_csv, plain, tables
-from coterie.errors import CoterieError
+from coterie.cli.plan_tables import as_csv, plain, tables
+from coterie.core.errors import CoterieError
 
 if TYPE_CHECKING:
-    from coterie.planview import View
+    from coterie.preview.plan import PlanView
 
 UNITS = {"": 1.0, "ms": 1e-3, "s": 1.0, "m": 60.0}
 ALGORITHM = "algorithm"
@@ -130,9 +130,9 @@ def plan(
     groups' label shares are from everyone's. Nothing is trained: times are of transfers, and a
     local step counts 0 s. --set takes network.*, algorithm.*, train.steps and seed.
     """
-    from coterie.planfile.writing import contents, plan_of
-    from coterie.report.drawing import write
-    from coterie.report.plan import render
+    from coterie.preview.planfile.writing import contents, plan_of
+    from coterie.render.page.html import write
+    from coterie.render.page.plan import render
 
     if explain:
         others = (nodes, network, model_bytes, methods, budget, save, export)
@@ -174,12 +174,12 @@ def _what(
     nodes: Path | None,
     network: Path | None,
     model_bytes: int | None,
-) -> "tuple[str, Callable[..., View]]":
+) -> "tuple[str, Callable[..., PlanView]]":
     """Name what is planned, and return what plans it: an experiment, or nodes of one's own."""
-    from coterie.bylabels import plans_by_labels
     from coterie.cli.experiments import experiment_path
-    from coterie.config import load_experiment
-    from coterie.planview import plans
+    from coterie.config.files import load_experiment
+    from coterie.preview.from_labels import plans_by_labels
+    from coterie.preview.plan import plans
 
     told = {"--nodes": nodes, "--network": network, "--model-bytes": model_bytes}
     given = [option for option, value in told.items() if value is not None]
@@ -207,8 +207,8 @@ def _explain(
 ) -> None:
     from coterie.cli.experiments import experiment_path
     from coterie.cli.explain import explain_plan
-    from coterie.config import load_experiment
-    from coterie.explained import opened
+    from coterie.config.files import load_experiment
+    from coterie.preview.schedule import opened
 
     if file is None or any(other is not None for other in others):
         raise CoterieError("--explain takes FILE, --set, --out and --json only")
@@ -225,7 +225,7 @@ def _check_files(
     save: Path | None, export: Path | None, page: Path | None, read: dict[str, Path | None]
 ) -> None:
     """Refuse files besides the page that cannot be written, or that are one and the same."""
-    from coterie.planfile.writing import check_suffix
+    from coterie.preview.planfile.writing import check_suffix
 
     taken = {} if page is None else {page.absolute().with_suffix(s): "--out" for s in SUFFIXES}
     taken |= {path.absolute(): option for option, path in read.items() if path is not None}

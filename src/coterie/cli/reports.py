@@ -48,8 +48,8 @@ def report(runs: tuple[Path, ...], out: Path, target: float | None) -> None:
     A run that is unfinished or damaged is left out; the page and this command say why, and how to
     go on with it. See docs/report.md.
     """
-    from coterie.record import find_runs
-    from coterie.report import write_report
+    from coterie.render.page import write_report
+    from coterie.runs.record import find_runs
 
     with _patient("report") as progress:
         found, left_out = find_runs(list(runs), progress)

@@ -5,8 +5,8 @@ from pathlib import Path
 import click
 
 from coterie.cli.commands import loading
-from coterie.cli.showing import find_complete, print_blocks
-from coterie.errors import CoterieError
+from coterie.cli.tables import find_complete, print_blocks
+from coterie.core.errors import CoterieError
 
 
 @click.command()
@@ -35,10 +35,10 @@ def retime(
     can be changed afterwards. Groups stay as they were planned. The runs with their new times go to
     a folder of their own, and can be compared and drawn like any others.
     """
-    from coterie.record import ROWS
-    from coterie.retime import retime as timed_again
-    from coterie.retime import write_retimed
-    from coterie.sweep import free_folder
+    from coterie.runs.record import ROWS
+    from coterie.runs.retime import retime as timed_again
+    from coterie.runs.retime import write_retimed
+    from coterie.runs.sweep import free_folder
 
     if not overrides:
         raise click.UsageError(

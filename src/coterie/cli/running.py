@@ -12,11 +12,11 @@ import click
 from coterie.cli.commands import Stopped, loading, progress, stopping
 from coterie.cli.experiments import experiment_path
 from coterie.cli.track import tracking
-from coterie.errors import CoterieError, OwnCodeError
+from coterie.core.errors import CoterieError, OwnCodeError
 
 if TYPE_CHECKING:
-    from coterie.sweep import Job
-    from coterie.tracking import Target
+    from coterie.runs.sweep import Job
+    from coterie.trackers import Target
 
 CHECKPOINT_EVERY_S = 1.0
 OPTIONS = [
@@ -76,9 +76,9 @@ def runs_at_once(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def begin(file: str, overrides: tuple[str, ...], out: Path | None) -> "tuple[Path, list[Job]]":
     """Return the runs that an experiment file describes, and the folder they go to."""
-    from coterie.config import load_experiment
-    from coterie.record import ROWS, RUNS, resume_command
-    from coterie.sweep import free_folder, plan_jobs
+    from coterie.config.files import load_experiment
+    from coterie.runs.record import ROWS, RUNS, resume_command
+    from coterie.runs.sweep import free_folder, plan_jobs
 
     path = experiment_path(file)
     configs = load_experiment(path, overrides)
@@ -98,8 +98,8 @@ def go_on(
     pace: Pace,
 ) -> "list[Job]":
     """Go on with what a folder holds, and return all its runs."""
-    from coterie.config import load_experiment
-    from coterie.sweep import check_same, recorded_jobs, still_to_do
+    from coterie.config.files import load_experiment
+    from coterie.runs.sweep import check_same, recorded_jobs, still_to_do
 
     if out:
         raise click.UsageError("--resume goes on in its own folder; leave out --out")
@@ -118,10 +118,10 @@ def go_on(
 
 def run_all(folder: Path, todo: "list[Job]", pace: Pace, again: str = "") -> None:
     """Run jobs into a folder, and say how to go on if they are stopped: by `again`, if given."""
-    from coterie.build import load_dataset
-    from coterie.experiment import Interrupted
-    from coterie.record import ROWS, RUNS, ended, resume_command
-    from coterie.sweep import RunsFailed, Stop, run_jobs, sweep_folder
+    from coterie.config.factories import load_dataset
+    from coterie.runs.execute import Interrupted
+    from coterie.runs.record import ROWS, RUNS, ended, resume_command
+    from coterie.runs.sweep import RunsFailed, Stop, run_jobs, sweep_folder
 
     on_ray = pace.on_ray or any(job.config.train.engine == "ray" for job in todo)
     if pace.ray_address is not None and not on_ray:

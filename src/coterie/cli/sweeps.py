@@ -11,13 +11,13 @@ import click
 from coterie.cli.commands import print_table, set_option
 from coterie.cli.experiments import experiment_path
 from coterie.cli.running import Pace, run_all, runs_at_once
-from coterie.cli.showing import print_blocks
-from coterie.errors import CoterieError, DataError, RecordError, did_you_mean
+from coterie.cli.tables import print_blocks
+from coterie.core.errors import CoterieError, DataError, RecordError, did_you_mean
 
 if TYPE_CHECKING:
-    from coterie.config import Scale
-    from coterie.record import RecordedRun
-    from coterie.sweep import Job, RunsFailed
+    from coterie.config.files import Scale
+    from coterie.runs.record import RecordedRun
+    from coterie.runs.sweep import Job, RunsFailed
 
 scale_option = click.option(
     "--scale",
@@ -77,7 +77,7 @@ def sweep(
     accuracy on the validation part, as for a search of learning rates. Runs that fail are told of
     after the table of those that are complete.
     """
-    from coterie.config import read_experiment, selected_by
+    from coterie.config.files import read_experiment, selected_by
 
     path = experiment_path(file)
     select = selected_by(read_experiment(path))
@@ -132,8 +132,8 @@ def reproduce(
     the folder of the runs, with a picture where there is one, and the runs themselves to a page,
     report.html.
     """
-    from coterie.reproduction import REPRODUCTIONS
-    from coterie.sweep import check_no_run
+    from coterie.paper import REPRODUCTIONS
+    from coterie.runs.sweep import check_no_run
 
     if name != "all" and name not in REPRODUCTIONS:
         hint = did_you_mean(name, [*REPRODUCTIONS, "all"])
@@ -164,11 +164,11 @@ def _reproduce(
     again: str,
 ) -> None:
     """Run what is left, unless there is no pace to do so, and show what there is."""
-    from coterie.record import ROWS, resume_command
-    from coterie.report import dots_figure, write_report
-    from coterie.report.drawing import png, write
-    from coterie.reproduction import judge, markdown, narrow
-    from coterie.sweep import only
+    from coterie.paper import judge, markdown, narrow
+    from coterie.render.page import dots_figure, write_report
+    from coterie.render.page.html import png, write
+    from coterie.runs.record import ROWS, resume_command
+    from coterie.runs.sweep import only
 
     folder, every = _place(experiment_path(name), scale, (), (), out)
     failure = None
@@ -201,8 +201,8 @@ def _place(
     out: Path | None,
 ) -> "tuple[Path, list[Job]]":
     """Return the runs of an experiment file that are wanted, where they are or will be."""
-    from coterie.config import load_experiment
-    from coterie.sweep import only, place_jobs
+    from coterie.config.files import load_experiment
+    from coterie.runs.sweep import only, place_jobs
 
     suffix = "-small" if scale == "small" else ""
     folder = out or Path("runs") / f"{path.stem}{suffix}"
@@ -213,7 +213,7 @@ def _run_what_is_left(
     folder: Path, chosen: "list[Job]", pace: Pace, again: str
 ) -> "RunsFailed | None":
     """Run what is left of some jobs; return what failed, to be told of after the others."""
-    from coterie.sweep import RunsFailed, still_to_do
+    from coterie.runs.sweep import RunsFailed, still_to_do
 
     todo, lines = still_to_do(chosen)
     for line in lines:
@@ -230,7 +230,7 @@ def _complete(
     jobs: "list[Job]", failure: "RunsFailed | None"
 ) -> "tuple[list[RecordedRun], list[str]]":
     """Read the complete runs, and lines about the others; without any, say what failed."""
-    from coterie.record import ROWS, find_runs
+    from coterie.runs.record import ROWS, find_runs
 
     try:
         return find_runs([job.folder for job in jobs if (job.folder / ROWS).exists()])
@@ -252,8 +252,8 @@ def _tell(left_out: list[str], failure: "RunsFailed | None") -> None:
 
 def _with_data(jobs: "list[Job]") -> "list[Job]":
     """Leave out runs on datasets that are not on this machine, and say so; but not if complete."""
-    from coterie.build import load_dataset
-    from coterie.record import ended
+    from coterie.config.factories import load_dataset
+    from coterie.runs.record import ended
 
     done = {job.label for job in jobs if ended(job.folder)}
     there: dict[Any, bool] = {}
@@ -272,7 +272,7 @@ def _with_data(jobs: "list[Job]") -> "list[Job]":
 
 def _unreadable(jobs: "list[Job]", runs: "list[RecordedRun]") -> list[Path]:
     """Return the folders of complete runs that could not be read."""
-    from coterie.record import COMPLETE, ended
+    from coterie.runs.record import COMPLETE, ended
 
     read = {run.folder for run in runs}
     return [j.folder for j in jobs if j.folder not in read and ended(j.folder) == COMPLETE]
@@ -312,8 +312,8 @@ def _settled(overrides: Sequence[str], wanted: Sequence[str], best: dict[str, An
 
 def _print_ranking(runs: "list[RecordedRun]", select: str, chosen: "list[Job]") -> dict[str, Any]:
     """Print settings, the best first, and return what tells the best from the others."""
-    from coterie.config import flat
-    from coterie.selection import rank
+    from coterie.analysis.rank import rank
+    from coterie.config.files import flat
 
     found = rank(runs, select, [flat(job.config) for job in chosen])
     keys = list(found[0].settings)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coterie.cli.commands import loading
-from coterie.errors import CoterieError
+from coterie.core.errors import CoterieError
 
 if TYPE_CHECKING:
-    from coterie.sweep import Job
-    from coterie.tracking import Target
+    from coterie.runs.sweep import Job
+    from coterie.trackers import Target
 
 OnRow = Callable[[str, dict[str, Any]], None]
 METAVAR = "TRACKER[=WHERE]"
@@ -56,8 +56,8 @@ def track(runs: tuple[Path, ...], to: tuple[str, ...]) -> None:
     the summary under final/. A run that is there already gets only what it lacks. A tracker that
     fails does not disturb a run under way; this command then sends the rest.
     """
-    from coterie.record import find_runs
-    from coterie.tracking import Follower
+    from coterie.runs.record import find_runs
+    from coterie.trackers import Follower
 
     targets = _targets(to)
     with loading("track", "what was sent stays; the same command goes on") as show:
@@ -80,7 +80,7 @@ def targets_of(track: Sequence[str], resume: Path | None) -> "list[Target]":
     """
     if track or resume is None:
         return _targets(track) if track else []
-    from coterie.tracking import remembered
+    from coterie.trackers import remembered
 
     found = []
     for text in remembered(resume):
@@ -106,7 +106,7 @@ def tracking(
     if not targets:
         yield on_row
         return
-    from coterie.tracking import beside
+    from coterie.trackers import beside
 
     with beside(targets, folder, {job.label: job.folder for job in jobs}, say) as begun:
 
@@ -119,7 +119,7 @@ def tracking(
 
 def _targets(texts: Sequence[str]) -> "list[Target]":
     """Read where to track, and refuse what cannot be used, before anything is done."""
-    from coterie.tracking import TrackingError, parse_target, usable
+    from coterie.trackers import TrackingError, parse_target, usable
 
     targets = [parse_target(text) for text in texts]
     kinds = [target.kind for target in targets]

@@ -24,7 +24,7 @@ def watch(folder: Path, port: int | None, target: float | None, opens: bool) -> 
     this machine alone; from another one: ssh -L 8000:127.0.0.1:8000 HOST, with --port 8000 here.
     Ctrl-C ends watching. See docs/watch.md.
     """
-    from coterie.watch import Live, Server
+    from coterie.render.watch import Live, Server
 
     server = Server(Live(folder, target), port or 0)
     try:

@@ -9,23 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from coterie.core.errors import DataError, unknown
+from coterie.core.plugins import import_by_path
+from coterie.core.types import Progress, Tick
 from coterie.data.arrays import find_arrays, read_arrays
 from coterie.data.cache import Reader, load_cached, open_kept, source_folder
 from coterie.data.celeba import find_celeba, read_celeba
-from coterie.data.dataset import (
-    Dataset,
-    Progress,
-    Room,
-    Split,
-    Tick,
-    check_dataset,
-    sample,
-    split,
-)
+from coterie.data.dataset import Dataset, Room, Split, check_dataset, sample, split
 from coterie.data.idx import find_idx, read_idx_pairs
 from coterie.data.leaf import find_leaf, read_leaf
-from coterie.errors import DataError, unknown
-from coterie.imports import import_by_path
 
 __all__ = ["DATASETS", "Dataset", "Known", "Split", "find_source", "load", "sample", "split"]
 

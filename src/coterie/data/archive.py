@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
-from coterie.errors import DataError
+from coterie.core.errors import DataError
 
 MAX_BYTES = 1 << 33
 MAX_FILES = 1 << 18

@@ -11,9 +11,10 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coterie.data.dataset import CHUNK, Dataset, Ints, Values, check_dataset
+from coterie.core.arrays import Ints
+from coterie.core.errors import DataError
+from coterie.data.dataset import CHUNK, Dataset, Values, check_dataset
 from coterie.data.files import DEFLATE_MOST
-from coterie.errors import DataError
 
 NAMES = ("x", "y", "user")
 CHANNELS = (1, 3, 4)

@@ -23,9 +23,10 @@ import numpy as np
 import platformdirs
 from numpy.typing import NDArray
 
-from coterie.data.dataset import Dataset, Progress, Room, Tick, check_dataset, check_labels
+from coterie.core.errors import DataError
+from coterie.core.types import Progress, Tick
+from coterie.data.dataset import Dataset, Room, check_dataset, check_labels
 from coterie.data.files import file_sha256
-from coterie.errors import DataError
 
 FORM = "coterie decoded 1"  # changes when a reader decodes the same files to other arrays
 KEY = ".coterie-key"  # in a source that coterie made: the sha256 its arrays are under

@@ -14,9 +14,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from coterie.data.dataset import Ints, Room, Tick
+from coterie.core.arrays import Ints
+from coterie.core.errors import DataError
+from coterie.core.types import Tick
+from coterie.data.dataset import Room
 from coterie.data.files import unpacked
-from coterie.errors import DataError
 
 IMAGES, IDENTITIES, ATTRIBUTES = "img_align_celeba", "identity_CelebA.txt", "list_attr_celeba.txt"
 LABEL, N_ATTRIBUTES = "Smiling", 40

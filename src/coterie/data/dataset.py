@@ -6,12 +6,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from coterie.errors import DataError
+from coterie.core.arrays import Ints
+from coterie.core.errors import DataError
 
-Ints = NDArray[np.int64]
 Values = NDArray[np.uint8] | NDArray[np.float32]
-Tick = Callable[[int, int], None]  # how much is done, of how much
-Progress = Callable[[str, int, int], None]  # the same, and of what
 Room = Callable[[tuple[int, ...]], NDArray[np.uint8]]  # makes the array for pictures
 
 SPLIT = (3, 1, 1)

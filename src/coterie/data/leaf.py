@@ -6,9 +6,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from coterie.data.dataset import Ints, Tick, check_labels
+from coterie.core.arrays import Ints
+from coterie.core.errors import DataError
+from coterie.core.types import Tick
+from coterie.data.dataset import check_labels
 from coterie.data.files import content_sha256, unpacked
-from coterie.errors import DataError
 
 MOST_JSON_BYTES = 1 << 29  # LEAF writes FEMNIST in files of about 120 MB
 PARTS = ("train", "test")

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from coterie.core.errors import DataError, unknown
+from coterie.core.types import Progress
 from coterie.data import DATASETS, Dataset, Known, check_exists, load
 from coterie.data.archive import is_archive, unpack
 from coterie.data.cache import (
@@ -21,9 +23,7 @@ from coterie.data.cache import (
     load_cached,
     source_folder,
 )
-from coterie.data.dataset import Progress
 from coterie.data.files import content_sha256, file_sha256
-from coterie.errors import DataError, unknown
 
 PINS = Path(__file__).parent / "pins"
 TRUSTED = ".coterie-trusted"  # in a source: some of its files were taken with --trust

@@ -4,7 +4,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from coterie.engine import Ints, Models
+from coterie.core.arrays import Ints
+from coterie.engine.contract import Models
 
 
 def counts(sizes: Ints, there: Ints) -> Ints:

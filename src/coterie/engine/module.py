@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from coterie.engine import Floats, Ints, Score
-from coterie.errors import TrainingError
+from coterie.core.arrays import Floats, Ints
+from coterie.core.errors import TrainingError
+from coterie.engine.contract import Score
 from coterie.models.size import state_tensors
 
 CHUNK_VALUES = 2048 * 784  # input values in one forward pass where gradients or scores are summed

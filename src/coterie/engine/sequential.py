@@ -6,9 +6,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from coterie.costs import divergence
-from coterie.engine import Gradients, Ints, LocalSteps, Measured, Models, Score
-from coterie.engine.descent import LEAST_RATES, PLAIN, LocalRule, travelled
+from coterie.core.arrays import Ints
+from coterie.divergence.gram import divergence
+from coterie.divergence.sketch import Sketch
+from coterie.engine.contract import Gradients, LocalSteps, Measured, Models, Score
+from coterie.engine.kernels.single import local_steps
+from coterie.engine.local_rule import LEAST_RATES, PLAIN, LocalRule, travelled
 from coterie.engine.module import (
     FlatModule,
     HeldOut,
@@ -19,8 +22,6 @@ from coterie.engine.module import (
     evaluate,
     last_layer,
 )
-from coterie.engine.single import local_steps
-from coterie.sketch import Sketch
 
 
 class Sequential:

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from coterie.costs import Floats
-from coterie.engine import Models
+from coterie.core.arrays import Floats
+from coterie.engine.contract import Models
 
 ServerKind = Literal["mean", "momentum", "adam"]
 

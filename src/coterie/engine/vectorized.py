@@ -15,22 +15,22 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from coterie.costs import Floats
-from coterie.engine import Gradients, Ints, LocalSteps, Measured, Models, Score
-from coterie.engine.batching import stacks
-from coterie.engine.calibrate import choose_kernel
-from coterie.engine.dense import Dense, find_chain
-from coterie.engine.descent import LEAST_RATES, PLAIN, LocalRule, travelled
-from coterie.engine.gauge import Gauge
-from coterie.engine.kernel import Kernel
+from coterie.core.arrays import Floats, Ints
+from coterie.core.errors import ModelError
+from coterie.divergence.sketch import Sketch
+from coterie.engine.contract import Gradients, LocalSteps, Measured, Models, Score
+from coterie.engine.gradients import Gauge
+from coterie.engine.kernels import Kernel
+from coterie.engine.kernels.batching import stacks
+from coterie.engine.kernels.calibrate import choose_kernel
+from coterie.engine.kernels.dense import Dense, find_chain
+from coterie.engine.kernels.single import Single
+from coterie.engine.kernels.stacked import Stacked, treats_examples_alone
+from coterie.engine.local_rule import LEAST_RATES, PLAIN, LocalRule, travelled
 from coterie.engine.means import add_up, counts, divide
 from coterie.engine.module import HeldOut, Nodes, last_layer
 from coterie.engine.sequential import Sequential
-from coterie.engine.single import Single
-from coterie.engine.stacked import Stacked, treats_examples_alone
-from coterie.engine.team import Team
-from coterie.errors import ModelError
-from coterie.sketch import Sketch
+from coterie.engine.threads import Team
 
 JOB_BYTES = 16 << 20  # of models that a job returns before they are averaged
 GRADIENT_VALUES = 512 * 784  # input values in one forward pass of a group's gradient

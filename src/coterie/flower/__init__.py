@@ -8,7 +8,7 @@ import importlib.util
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from coterie.errors import CoterieError
+from coterie.core.errors import CoterieError
 
 if TYPE_CHECKING:
     from coterie.flower.strategy import GroupStrategy

@@ -16,10 +16,10 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from coterie.errors import CoterieError
+from coterie.core.errors import CoterieError
+from coterie.core.plugins import import_by_path
 from coterie.flower import FlowerError
 from coterie.flower.client import answer_query, answer_train, arrays_of, node_name, steps_of
-from coterie.flower.crew import CONFIG, COUNTS, Arrays, Crew
 from coterie.flower.edge import (
     app_log,
     coordinator_terms,
@@ -31,15 +31,15 @@ from coterie.flower.edge import (
     terms_of,
 )
 from coterie.flower.hosts import COORDINATOR
-from coterie.flower.roll import wait_for
+from coterie.flower.messages import CONFIG, COUNTS, Arrays, Crew
+from coterie.flower.roster import wait_for
 from coterie.flower.rounds import rounds
 from coterie.flower.spool import Order, Spool
 from coterie.flower.state import State, load_state, save_state
 from coterie.flower.strategy import GridCrew
-from coterie.imports import import_by_path
-from coterie.planfile import Plan
-from coterie.planfile.reading import read_plan
-from coterie.record import write_json
+from coterie.preview.planfile import Plan
+from coterie.preview.planfile.reading import read_plan
+from coterie.runs.record import write_json
 
 log = logging.getLogger("coterie.flower")
 RESULT = "result.json"

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from coterie.record import write_atomically
+from coterie.runs.record import write_atomically
 
 DAYS = 365
 

@@ -9,7 +9,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 
 from coterie.flower import FlowerError
-from coterie.flower.crew import (
+from coterie.flower.messages import (
     ARRAYS,
     CONFIG,
     EVIDENCE,
@@ -82,7 +82,10 @@ def answer_query(
     if evidence == "labels" and label_counts is not None:
         metrics[LABEL_COUNTS] = [int(count) for count in label_counts]
     if evidence == "sketch" and gradient is not None and ARRAYS in message.content:
-        from coterie.sketch import SIZE, Sketch  # a second to load, which nobody else needs
+        from coterie.divergence.sketch import (  # a second to load, which nobody else needs
+            SIZE,
+            Sketch,
+        )
 
         sketch = Sketch(int(asked.get(SKETCH_SIZE, SIZE)), int(asked.get(SKETCH_SEED, 0)))
         metrics[SKETCH] = sketch.apply(gradient(arrays_of(message))).tolist()

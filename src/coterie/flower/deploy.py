@@ -18,10 +18,10 @@ from typing import Any
 from coterie.flower import FlowerError
 from coterie.flower.edge import edge_name
 from coterie.flower.hosts import COORDINATOR, LOOPBACK, is_loopback, places_of, wrong_host
-from coterie.planfile import Plan
-from coterie.planfile.reading import read_plan
-from coterie.planfile.writing import as_json
-from coterie.record import write_atomically, write_json
+from coterie.preview.planfile import Plan
+from coterie.preview.planfile.reading import read_plan
+from coterie.preview.planfile.writing import as_json
+from coterie.runs.record import write_atomically, write_json
 
 QUIET = {  # what is started reports to nobody, and fetches nothing
     "FLWR_TELEMETRY_ENABLED": "0",

@@ -7,15 +7,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from coterie.errors import CoterieError
-from coterie.flower.crew import COUNTS, Arrays, Crew
+from coterie.core.errors import CoterieError
 from coterie.flower.groups import Planning
 from coterie.flower.means import Dropped
-from coterie.flower.roll import Roster, roll_call
+from coterie.flower.messages import COUNTS, Arrays, Crew
+from coterie.flower.roster import Roster, roll_call
 from coterie.flower.rounds import Terms, group_round
 from coterie.flower.spool import Filled, Order, Spool
-from coterie.planfile import Plan
-from coterie.schedule import Schedule
+from coterie.preview.planfile import Plan
+from coterie.simulate.schedule import Schedule
 
 log = logging.getLogger("coterie.flower")
 

@@ -10,20 +10,20 @@ from typing import Any, Literal
 
 import numpy as np
 
-from coterie.algorithms import Search
+from coterie.core.arrays import Ints
+from coterie.core.streams import Stream, generator
+from coterie.divergence.sketch import centred
 from coterie.flower import FlowerError
-from coterie.flower.crew import LABEL_COUNTS, NUM_EXAMPLES, SKETCH, Answer
 from coterie.flower.means import Dropped
+from coterie.flower.messages import LABEL_COUNTS, NUM_EXAMPLES, SKETCH, Answer
 from coterie.flower.network import MEASURED, network_of
-from coterie.flower.roll import Roster
+from coterie.flower.roster import Roster
 from coterie.grouping import NO_LIMITS, Delays, Evidence, Limits, check_grouping
 from coterie.grouping.baselines import single
 from coterie.grouping.limits import broken, check_limits
 from coterie.network import Network
-from coterie.planfile import Plan, check_nodes
-from coterie.problem import PLAN_STREAM
-from coterie.sketch import centred
-from coterie.topology import Ints
+from coterie.preview.planfile import Plan, check_nodes
+from coterie.simulate.algorithms import Search
 
 log = logging.getLogger("coterie.flower")
 Shown = Literal["labels", "sketch"]
@@ -144,7 +144,7 @@ def find_groups(
         delays=delays,
         limits=planning.limits,
     )
-    rng = np.random.default_rng([planning.seed, 0, PLAN_STREAM])
+    rng = generator(planning.seed, Stream.PLAN)
     found = check_grouping(planning.search.planner()(shown, rng), n, shown.places)
     if beyond := broken(shown, found):
         raise FlowerError(f"the planner's groups do not keep to {beyond}")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from coterie.flower import FlowerError
 from coterie.flower.edge import edge_name
-from coterie.planfile import Plan
+from coterie.preview.planfile import Plan
 
 LOOPBACK = "127.0.0.1"
 COORDINATOR = "coordinator"

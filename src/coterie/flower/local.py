@@ -8,12 +8,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import cycle
 from pathlib import Path
 from typing import IO
 
+from coterie.core.types import Say
 from coterie.flower import FlowerError
 from coterie.flower.deploy import QUIET, Deployment
 from coterie.flower.edge import app_log
@@ -22,7 +23,6 @@ from coterie.flower.hosts import COORDINATOR
 START_S, STOP_S, POLL_S = 120.0, 20.0, 0.3
 LOOK_S = 10.0  # between questions how an app is: each starts a process
 PR_SET_PDEATHSIG = 1
-Say = Callable[[str], None]
 
 
 def run_locally(d: Deployment, say: Say = print) -> dict[str, object]:

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from coterie.flower import FlowerError
-from coterie.flower.crew import COUNTS, NUM_EXAMPLES, Answer, Array, Arrays
+from coterie.flower.messages import COUNTS, NUM_EXAMPLES, Answer, Array, Arrays
 
 Fault = Literal["late", "failed", "rejected"]
 MOST_EXAMPLES = 2**53  # beyond this a weight is not exact

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
+from coterie.core.arrays import Floats
 from coterie.flower import FlowerError
-from coterie.flower.crew import PLACES, ROUND_TRIPS_MS, Answer
-from coterie.flower.roll import Roster
+from coterie.flower.messages import PLACES, ROUND_TRIPS_MS, Answer
+from coterie.flower.roster import Roster
 from coterie.network import Network
-from coterie.topology import Floats, Speed, Topology, assemble
+from coterie.topology import Speed, Topology, assemble
 from coterie.topology.matrix import NODE_COLUMNS, read_matrix, read_rows, speeds
 
 log = logging.getLogger("coterie.flower")

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from coterie.flower import FlowerError
-from coterie.flower.crew import (
+from coterie.flower.groups import Groups, Planning, by_plan, find_groups
+from coterie.flower.means import Dropped, mean, mean_metrics, num_examples, sort_answers
+from coterie.flower.messages import (
     EVIDENCE,
     GROUP,
     LOCAL_STEPS,
@@ -20,12 +22,10 @@ from coterie.flower.crew import (
     Crew,
     Request,
 )
-from coterie.flower.groups import Groups, Planning, by_plan, find_groups
-from coterie.flower.means import Dropped, mean, mean_metrics, num_examples, sort_answers
-from coterie.flower.roll import Roster, roll_call
+from coterie.flower.roster import Roster, roll_call
 from coterie.flower.state import State
-from coterie.planfile import Plan
-from coterie.schedule import Event, Schedule
+from coterie.preview.planfile import Plan
+from coterie.simulate.schedule import Event, Schedule
 
 log = logging.getLogger("coterie.flower")
 

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from coterie.flower import FlowerError
-from coterie.flower.crew import Arrays
-from coterie.record import write_atomically
+from coterie.flower.messages import Arrays
+from coterie.runs.record import write_atomically
 
 POLL_S = 0.2
 

@@ -11,19 +11,19 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
-from coterie.algorithms import Search
 from coterie.flower import FlowerError
-from coterie.flower.crew import ARRAYS, CONFIG, METRICS, Answer, Arrays, Kind, Request
 from coterie.flower.groups import Planning, Shown, about_planning, digest
 from coterie.flower.means import mean, mean_metrics, num_examples, sort_answers
-from coterie.flower.roll import wait_for
+from coterie.flower.messages import ARRAYS, CONFIG, METRICS, Answer, Arrays, Kind, Request
+from coterie.flower.roster import wait_for
 from coterie.flower.rounds import Terms, overall, rounds
 from coterie.flower.state import State, load_state, save_state
 from coterie.grouping import NO_LIMITS, Limits
 from coterie.network import Network
-from coterie.planfile import Plan
-from coterie.planfile.reading import read_plan
-from coterie.schedule import Schedule
+from coterie.preview.planfile import Plan
+from coterie.preview.planfile.reading import read_plan
+from coterie.simulate.algorithms import Search
+from coterie.simulate.schedule import Schedule
 
 log = logging.getLogger("coterie.flower")
 UNAVAILABLE = (3, 4)  # Flower's codes for a message or a reply that expired: the node was late

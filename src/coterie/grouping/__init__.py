@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coterie.costs import Ints
-from coterie.errors import GroupingError
+from coterie.core.arrays import Ints
+from coterie.core.errors import GroupingError
 from coterie.grouping.evidence import NO_LIMITS, Delays, Evidence, Limits
 
 __all__ = [

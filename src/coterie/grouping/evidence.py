@@ -7,8 +7,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from coterie.costs import Floats, Ints
-from coterie.errors import GroupingError
+from coterie.core.arrays import Floats, Ints
+from coterie.core.errors import GroupingError
 from coterie.network import Network
 from coterie.topology import Topology
 

@@ -15,8 +15,8 @@ from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.special import xlogy
 
-from coterie.costs import Floats, Ints
-from coterie.errors import GroupingError
+from coterie.core.arrays import Floats, Ints
+from coterie.core.errors import GroupingError
 from coterie.grouping import Evidence, Grouping, Planner, with_servers
 
 TIME_LIMIT_S = 10.0

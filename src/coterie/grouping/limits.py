@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from coterie.costs import Ints
-from coterie.errors import GroupingError
+from coterie.core.arrays import Ints
+from coterie.core.errors import GroupingError
 from coterie.grouping import Evidence, Grouping, Limits
 from coterie.topology import Topology
 

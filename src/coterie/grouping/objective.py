@@ -11,10 +11,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from coterie.costs import Floats, Ints
-from coterie.errors import GroupingError
+from coterie.core.arrays import Floats, Ints
+from coterie.core.errors import GroupingError
 from coterie.grouping import Evidence, Grouping
-from coterie.grouping.ways import by_hops, ways
+from coterie.grouping.path_costs import by_hops, ways
 from coterie.network.tcp import PROFILES
 
 TCP = PROFILES["tuned"]

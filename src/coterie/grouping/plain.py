@@ -5,7 +5,8 @@
 
 import numpy as np
 
-from coterie.costs import LEAST_SHARE, Floats, Ints
+from coterie.core.arrays import Floats, Ints
+from coterie.divergence.gram import LEAST_SHARE
 from coterie.grouping import Evidence
 from coterie.grouping.medoids import Kind, Weights, least
 

@@ -13,13 +13,13 @@ from typing import Literal
 
 import numpy as np
 
-from coterie.costs import Floats, Ints
-from coterie.errors import GroupingError
+from coterie.core.arrays import Floats, Ints
+from coterie.core.errors import GroupingError
 from coterie.grouping import Evidence, Grouping, Planner
-from coterie.grouping.few import polish, settle
 from coterie.grouping.objective import Objective, Priced, price
 from coterie.grouping.search import ByGram, ByVectors, Field, deal, descend, exchange, never
-from coterie.grouping.seats import matched, room, spread
+from coterie.grouping.servers import matched, room, spread
+from coterie.grouping.small_search import polish, settle
 
 DENSE = 300  # nodes up to which all swaps are weighed at once
 SWEEPS = 12  # at most, over the nodes, where there are more

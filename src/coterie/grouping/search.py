@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from coterie.costs import Floats, Ints
+from coterie.core.arrays import Floats, Ints
 
 Singles = NDArray[np.float32]
 

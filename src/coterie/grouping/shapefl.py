@@ -4,8 +4,8 @@ from itertools import cycle
 
 import numpy as np
 
-from coterie.costs import Floats, Ints
-from coterie.errors import GroupingError
+from coterie.core.arrays import Floats, Ints
+from coterie.core.errors import GroupingError
 from coterie.grouping import Evidence, Grouping, Planner, with_servers
 
 MOST_SWAPS = 200

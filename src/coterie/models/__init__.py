@@ -8,8 +8,8 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from coterie.errors import ModelError, unknown
-from coterie.imports import import_by_path, reason
+from coterie.core.errors import ModelError, unknown
+from coterie.core.plugins import import_by_path, reason
 
 if TYPE_CHECKING:
     from torch import nn

@@ -4,11 +4,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from coterie.network.flow import flow_seconds
-from coterie.network.pattern import collectors, gather, one_per_edge, scatter
+from coterie.core.arrays import Floats, Ints
+from coterie.network.collectives import collectors, gather, one_per_edge, scatter
+from coterie.network.flows import flow_seconds
 from coterie.network.routes import ROUTINGS, Routing, route
 from coterie.network.tcp import PROFILES
-from coterie.network.values import Clocks, Floats, Flows, Ints, Phase
+from coterie.network.values import Clocks, Flows, Phase
 from coterie.topology import Topology
 
 __all__ = ["CLOCKS", "PROFILES", "ROUTINGS", "Network", "Phase", "Routing", "Timed", "Transfer"]

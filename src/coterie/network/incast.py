@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from coterie.network.values import Floats, Ints
+from coterie.core.arrays import Floats, Ints
 
 QUEUE = 100  # packets that a device holds in order
 TARGET_S, INTERVAL_S = 0.005, 0.1  # CoDel's: a queue this long, for this long, drops

@@ -19,10 +19,11 @@ from typing import Any
 
 import numpy as np
 
+from coterie.core.arrays import Floats, Ints
+from coterie.core.errors import NetworkError, unknown
 from coterie.data.cache import cache_folder
-from coterie.errors import NetworkError, unknown
 from coterie.network.tcp import PROFILES, Tcp
-from coterie.network.values import Floats, Flows, Ints
+from coterie.network.values import Flows
 from coterie.topology import Topology
 
 SOURCE = Path(__file__).with_name("ns3_driver.cc")

@@ -5,7 +5,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from coterie.network.values import Flows, Ints, Phase
+from coterie.core.arrays import Ints
+from coterie.network.values import Flows, Phase
 from coterie.topology import Topology
 
 Routing = Literal["ecmp", "single"]

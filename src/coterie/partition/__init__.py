@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from coterie.errors import PartitionError, unknown
+from coterie.core.errors import PartitionError, unknown
 from coterie.partition.diversity import DIVERSITIES, SHARES, diversity, two_level
 from coterie.partition.file import from_file
 from coterie.partition.measure import class_counts

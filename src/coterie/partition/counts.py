@@ -4,7 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from coterie.partition.values import Floats, Ints, Spread
+from coterie.core.arrays import Floats, Ints
+from coterie.partition.values import Spread
 
 
 def fit_counts(x: Floats, total: int, lo: int | Ints, hi: int | Ints) -> Ints:

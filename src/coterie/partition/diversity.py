@@ -7,10 +7,11 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from coterie.errors import PartitionError
+from coterie.core.arrays import Ints
+from coterie.core.errors import PartitionError
 from coterie.partition.counts import deal_kinds, draw, fit_counts, hand_out
 from coterie.partition.placement import place
-from coterie.partition.values import Dealt, Examples, Ints, Rule, Spread
+from coterie.partition.values import Dealt, Examples, Rule, Spread
 
 SHARES = {"t": ("tenth", 0.1), "q": ("quarter", 0.25), "h": ("half", 0.5)}
 DIVERSITIES = ("Dtt", "Dtq", "Dth", "Dqq", "Dqh", "Dhh")

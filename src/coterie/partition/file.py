@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from coterie.errors import PartitionError
-from coterie.partition.values import Dealt, Examples, Ints, Rule
+from coterie.core.arrays import Ints
+from coterie.core.errors import PartitionError
+from coterie.partition.values import Dealt, Examples, Rule
 
 NEEDED, KNOWN = {"example", "node"}, {"example", "node", "edge"}
 PARQUET_MAGIC = b"PAR1"
@@ -68,7 +69,7 @@ def read_columns(path: Path, total: int) -> Columns:
     except OSError as error:
         raise PartitionError(f"{path}: cannot be read ({error.strerror})") from error
     if is_parquet:
-        from coterie.parquet import read_parquet
+        from coterie.core.parquet import read_parquet
 
         columns = read_parquet(path, total)
     else:

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from coterie.partition.values import Floats, Ints, Partition
+from coterie.core.arrays import Floats, Ints
+from coterie.partition.values import Partition
 
 
 def class_counts(partition: Partition, y: Ints, n_classes: int) -> Ints:

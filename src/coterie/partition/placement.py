@@ -2,8 +2,9 @@
 
 import numpy as np
 
+from coterie.core.arrays import Floats, Ints
 from coterie.partition.measure import emd, pooled
-from coterie.partition.values import Floats, Ints, Placement
+from coterie.partition.values import Placement
 
 
 def place(num_nodes: int, num_edges: int) -> Ints:

@@ -4,9 +4,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from coterie.errors import PartitionError
+from coterie.core.arrays import Floats, Ints
+from coterie.core.errors import PartitionError
 from coterie.partition.counts import deal_kinds, draw, fit_counts, hand_out
-from coterie.partition.values import Dealt, Examples, Floats, Ints, Rule
+from coterie.partition.values import Dealt, Examples, Rule
 
 ATTEMPTS = 100
 

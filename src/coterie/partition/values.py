@@ -5,10 +5,9 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from coterie.core.arrays import Floats, Ints
+
 Placement = Literal["paper", "random", "by_similarity"]
 PLACEMENTS: dict[Placement, str] = {
     "paper": "as the edge diversity says; without one, in the order of the nodes",

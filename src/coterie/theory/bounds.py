@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coterie.costs import Floats
-from coterie.schedule import Schedule
+from coterie.core.arrays import Floats
+from coterie.simulate.schedule import Schedule
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from coterie.costs import Floats
+from coterie.core.arrays import Floats
 from coterie.theory.oracle import Oracle
 
 

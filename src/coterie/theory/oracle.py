@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from coterie.costs import Floats, Ints
+from coterie.core.arrays import Floats, Ints
 from coterie.engine.module import Nodes, inputs
 
 

@@ -1,16 +1,14 @@
 """Group learning beside its virtual models: how far they really are apart."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from coterie.costs import Floats, Ints
-from coterie.schedule import Schedule
+from coterie.core.arrays import Floats, Ints
+from coterie.core.types import Tick
+from coterie.simulate.schedule import Schedule
 from coterie.theory.bounds import Steps
 from coterie.theory.oracle import Oracle
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +52,7 @@ def trace(
     start: Floats,
     schedule: Schedule,
     eta: Floats,
-    progress: Progress = lambda done, of: None,
+    progress: Tick = lambda done, of: None,
 ) -> Trace:
     """Run group learning with full batches from one model, and the virtual models with it."""
     p, n, K = oracle.p, len(oracle.p), int(z.max()) + 1

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from coterie.errors import TopologyError, unknown
+from coterie.core.arrays import Floats, Ints
+from coterie.core.errors import TopologyError, unknown
 from coterie.topology.graphs import LINK, edge_cloud, fat_tree, jellyfish, kary_fat_tree, waxman
-from coterie.topology.values import Floats, Ints, Speed, Topology, assemble
+from coterie.topology.values import Speed, Topology, assemble
 
 __all__ = [
     "TOPOLOGIES",

@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from coterie.errors import TopologyError, unknown
+from coterie.core.errors import TopologyError, unknown
 from coterie.topology.matrix import (
     LATENCIES,
     SPEEDS,

@@ -7,8 +7,9 @@ from numpy.typing import NDArray
 from scipy.sparse.csgraph import minimum_spanning_tree
 from scipy.spatial.distance import cdist
 
-from coterie.errors import TopologyError
-from coterie.topology.values import Floats, Ints, Speed, Topology, assemble
+from coterie.core.arrays import Floats, Ints
+from coterie.core.errors import TopologyError
+from coterie.topology.values import Speed, Topology, assemble
 
 LINK = Speed()
 

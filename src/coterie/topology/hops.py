@@ -4,9 +4,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array
 
-from coterie.errors import TopologyError
+from coterie.core.arrays import Ints
+from coterie.core.errors import TopologyError
 
-Ints = NDArray[np.int64]
 GATHERED_BYTES = 1 << 26  # what one gather of neighbours' words may take
 
 

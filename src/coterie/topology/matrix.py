@@ -10,8 +10,9 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from coterie.errors import TopologyError, unknown
-from coterie.topology.values import Floats, Ints, Speed, Topology
+from coterie.core.arrays import Floats, Ints
+from coterie.core.errors import TopologyError, unknown
+from coterie.topology.values import Speed, Topology
 
 BYTES_PER_MBYTE = 1e6
 SPEEDS = ("mbytes_per_s", "up_mbytes_per_s", "down_mbytes_per_s")

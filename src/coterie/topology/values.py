@@ -9,11 +9,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from coterie.errors import TopologyError
+from coterie.core.arrays import Floats, Ints
+from coterie.core.errors import TopologyError
 from coterie.topology.hops import hops_between
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 ROWS = 256
 
 

@@ -1,0 +1,1 @@
+"""What a person asks of recorded runs: comparing, aligning, ranking, exporting."""

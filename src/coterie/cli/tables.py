@@ -1,0 +1,31 @@
+"""Recorded runs on the terminal: which are complete, and their table."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from coterie.cli.commands import print_table
+
+if TYPE_CHECKING:
+    from coterie.runs.record import RecordedRun
+
+
+def find_complete(paths: tuple[Path, ...]) -> "list[RecordedRun]":
+    """Read complete runs and say which others were left out."""
+    from coterie.runs.record import find_runs
+
+    runs, left_out = find_runs(list(paths))
+    for line in left_out:
+        click.echo(f"left out: {line}", err=True)
+    return runs
+
+
+def print_blocks(runs: "list[RecordedRun]", target: float | None) -> None:
+    """Print the comparison, a table for every setting."""
+    from coterie.analysis.compare import compare as make_table
+    from coterie.analysis.format import COLUMNS, cells, footing, heading
+
+    for block in make_table(runs, target):
+        rows = [cells(line) for line in block.lines]
+        print_table(heading(block), COLUMNS, rows, footing(block), wrap="group")

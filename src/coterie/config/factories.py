@@ -1,0 +1,287 @@
+"""From a config to the parts of a run: data, nodes, network, speeds, search."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from coterie import data as datasets
+from coterie.config.settings import Config
+from coterie.core.arrays import Floats, Ints
+from coterie.core.errors import ConfigError
+from coterie.core.streams import Stream, generator
+from coterie.core.types import Progress
+from coterie.data import Dataset, Split
+from coterie.divergence.sketch import Privacy, Sketch
+from coterie.engine.contract import Engine, LocalSteps
+from coterie.engine.server import Server
+from coterie.grouping import Limits
+from coterie.grouping.evidence import whole_capacity
+from coterie.grouping.planner import Effort
+from coterie.network import Network, make_clock
+from coterie.partition import Examples, Partition, Rule, Spread, make_partition
+from coterie.simulate.algorithms import Algorithm, Needs, Search
+from coterie.simulate.clock import draw_speeds
+from coterie.simulate.forecast import GROUPS, PILOT, TAU1, TAU2, Tuning
+from coterie.simulate.participation import Attendance
+from coterie.simulate.policies.view import View
+from coterie.topology import Shape, Speed, fat_tree, make_topology
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from coterie.engine.ray.actors import Actors
+
+
+@dataclass(frozen=True, eq=False)
+class Divided:
+    """The examples of a config in their three parts, and the training part on its nodes."""
+
+    dataset: Dataset
+    split: Split
+    partition: Partition
+
+    @property
+    def train_y(self) -> Ints:
+        """Labels of the training examples, which the partition numbers from 0."""
+        return self.dataset.y[self.split.train]
+
+
+def load_dataset(config: Config, progress: Progress = lambda what, done, of: None) -> Dataset:
+    """Load the dataset that a config names."""
+    path = Path(config.data.path) if config.data.path else None
+    return datasets.load(config.data.name, path, progress)
+
+
+def divide(config: Config, dataset: Dataset, *, pooled: bool = False) -> Divided:
+    """Take the sample, split it 3:1:1, and deal the training part to nodes, or pool it on one."""
+    total = len(dataset.y)
+    chosen = datasets.sample(dataset, config.data.sample, generator(config.seed, Stream.SAMPLE))
+    if len(chosen) < total:
+        dataset = dataset.take(chosen)
+    split = datasets.split(dataset.y, generator(config.seed, Stream.SPLIT))
+    y = dataset.y[split.train]
+    if pooled:
+        whole = Partition((np.arange(len(y)),), np.zeros(1, dtype=np.int64))
+        return Divided(dataset, split, whole)
+    users = None if dataset.users is None else dataset.users[split.train]
+    examples = Examples(y, users, dataset.user_names, chosen[split.train], total)
+    return Divided(
+        dataset,
+        split,
+        make_partition(_rule(config), examples, generator(config.seed, Stream.PARTITION)),
+    )
+
+
+def _rule(config: Config) -> Rule:
+    c = config.partition
+    return Rule(
+        kind=c.kind,
+        num_nodes=None if c.num_nodes == "auto" else c.num_nodes,
+        num_edges=None if c.num_edges == "auto" else c.num_edges,
+        alpha=c.alpha,
+        min_partition_size=c.min_partition_size,
+        shards_per_node=c.shards_per_node,
+        classes_per_node=c.classes_per_node,
+        spread=Spread(c.spread, c.sd),
+        placement=c.placement,
+        file=c.file,
+    )
+
+
+def make_network(config: Config, part: Partition, algorithm: Algorithm) -> Network:
+    """Build the network of a config for the nodes of a partition; a pooled node needs none."""
+    c = config.network
+    if algorithm.pooled:
+        return Network(fat_tree(part.edge_of))
+    inner = Speed(c.link_mbytes_per_s * 1e6, c.latency_s)
+    access = Speed(
+        inner.bytes_per_s if c.access_mbytes_per_s == "auto" else c.access_mbytes_per_s * 1e6,
+        inner.latency_s if c.access_latency_s == "auto" else c.access_latency_s,
+    )
+    k = None if c.k == "auto" else c.k
+    files = c.file, c.latency_file, c.access_file
+    shape = Shape(c.topology, access, inner, c.degree, k, c.alpha, c.beta, *files)
+    return Network(
+        make_topology(shape, part.edge_of, part.names, generator(config.seed, Stream.TOPOLOGY)),
+        part.edge_of,
+        c.routing,
+        config.seed,
+        make_clock(c.clock, c.tcp, c.time_limit_s),
+        combine=c.combine == "all" or (c.combine == "searched" and algorithm.searched),
+        reference=c.procedure == "reference",
+    )
+
+
+def quick_network(config: Config, network: Network) -> Network | None:
+    """Return a network to plan with where ns-3, which takes seconds a grouping, is the clock."""
+    c = config.network
+    if c.clock == "flow":
+        return None
+    return replace(network, clock=make_clock("flow", c.tcp, c.time_limit_s))
+
+
+def node_speeds(
+    config: Config, part: Partition, algorithm: Algorithm, names: tuple[str, ...]
+) -> Floats:
+    """Return the operations per second of every node [n]; a pooled node has the mean speed."""
+    c, n = config.compute, len(part.indices)
+    if algorithm.pooled:
+        return np.full(1, c.gflops * 1e9)
+    if c.speeds == "file":
+        from coterie.topology.matrix import read_column
+
+        return read_column(Path(c.file), names[:n] or part.names, n, "gflops") * 1e9
+    return draw_speeds(c.speeds, n, c.gflops * 1e9, c.spread, generator(config.seed, Stream.SPEED))
+
+
+def make_search(config: Config) -> Search:
+    """Return how a config searches for groups."""
+    c = config.algorithm
+    shakes = None if c.shakes == "auto" else c.shakes
+    effort = Effort(shakes, c.budget_s or None, c.anneal)
+    return Search(c.grouping, c.alpha_iid, c.alpha_comm, effort)
+
+
+def make_tuning(config: Config, n_nodes: int) -> Tuning | None:
+    """Return what a config leaves open to the run itself, and what that is to reach."""
+    c = config.algorithm
+    if not c.open:
+        return None
+    steps = local_steps(config)
+    rates = np.array([steps.lr_at(t) for t in range(1, config.train.steps + 1)])
+    if len(rates) <= sum(PILOT):
+        raise ConfigError(
+            f"algorithm.{c.open[0]} = 'auto' takes a pilot of {sum(PILOT)} steps; raise train.steps"
+        )
+    return Tuning(
+        rates,
+        tuple(k for k in GROUPS if k <= n_nodes) if c.num_groups == "auto" else (c.num_groups,),
+        TAU1 if c.tau1 == "auto" else (c.tau1,),
+        TAU2 if c.tau2 == "auto" else (c.tau2,),
+        c.target_loss,
+        c.target_accuracy,
+        c.max_gbytes * 1e9 or math.inf,
+        c.retune,
+    )
+
+
+def other_searches(config: Config) -> tuple[Search, ...]:
+    """Return searches to try besides a config's own where it is open which groups are best."""
+    own = make_search(config)
+    if not config.algorithm.open or config.algorithm.name != "fedavg-ic":
+        return ()
+    pairs = ((1.0, 0.0), (1.0, 10.0))
+    return tuple(replace(own, alpha_iid=iid, alpha_comm=comm) for iid, comm in pairs)
+
+
+def make_view(
+    config: Config, needs: Needs, label_counts: Ints, d: int, names: tuple[str, ...] = ()
+) -> View:
+    """Return what a config shows its planner, and what nodes upload for that, in 32-bit numbers."""
+    c, (n, classes) = config.algorithm, label_counts.shape
+    sketch = privacy = capacity = None
+    if needs == "gradients" and c.evidence == "labels":
+        needs = "labels"
+    if needs == "gradients" and c.evidence == "sketch":
+        sketch = Sketch(c.sketch_size, config.seed)
+        if c.privacy_epsilon:
+            privacy = Privacy(c.privacy_epsilon, c.privacy_delta, c.privacy_clip)
+    elif c.privacy_epsilon:
+        raise ConfigError(
+            "algorithm.privacy_epsilon covers sketches only, and this search is shown "
+            f"{needs}; use algorithm.evidence = 'sketch', or no epsilon"
+        )
+    if c.capacity_file:
+        from coterie.topology.matrix import read_column
+
+        capacity = whole_capacity(read_column(Path(c.capacity_file), names, n, "capacity"), names)
+    limits = Limits(
+        c.min_group_size,
+        None if c.max_group_size == "auto" else c.max_group_size,
+        None if c.max_hops == "auto" else c.max_hops,
+        capacity,
+    )
+    shown = {"nothing": 0, "labels": classes, "gradients": sketch.size if sketch else d}[needs]
+    charged = 4 * shown * c.charge_grouping
+    return View(needs, sketch, privacy, label_counts, charged, limits)
+
+
+def make_engine(
+    config: Config,
+    model: "nn.Module",
+    divided: Divided,
+    threads: int = 1,
+    say: Callable[[str], None] = lambda line: None,
+) -> Engine:
+    """Return the engine of a config, with the examples of every node in one array.
+
+    `say` is told of actors that die.
+    """
+    from coterie.engine.local_rule import LocalRule
+    from coterie.engine.module import Nodes
+    from coterie.engine.sequential import Sequential
+    from coterie.engine.vectorized import Vectorized
+
+    dataset, split, part = divided.dataset, divided.split, divided.partition
+    order = split.train[np.concatenate(part.indices)]
+    nodes = Nodes(dataset.x[order], dataset.y[order], part.sizes)
+    held_out: dict[Literal["val", "test"], Any] = {
+        "val": (dataset.x[split.val], dataset.y[split.val]),
+        "test": (dataset.x[split.test], dataset.y[split.test]),
+    }
+    c = config.train
+    o = config.optimizer
+    steps, rule = local_steps(config), LocalRule(o.momentum, o.weight_decay, o.fedprox, o.scaffold)
+    cores = threads if c.threads == "auto" else c.threads
+    if c.engine == "sequential":
+        return Sequential(model, nodes, held_out, steps, c.device, rule)
+    if c.engine == "ray":
+        from coterie.engine.ray.engine import Sharded
+
+        actors, number = make_actors(config, threads, say)
+        each = config.ray.cpus_per_actor
+        return Sharded(model, nodes, held_out, steps, actors, number, c.device, rule, each)
+    return Vectorized(model, nodes, held_out, steps, c.device, rule, cores)
+
+
+def make_actors(config: Config, cores: int, say: Callable[[str], None]) -> "tuple[Actors, int]":
+    """Join the cluster of a config, and say how many actors to start there.
+
+    A cluster of our own has as many CPUs as there are cores to use, or as actors ask for.
+    """
+    from coterie.engine.ray.actors import Actors
+    from coterie.engine.ray.cluster import LOCAL, Cluster, Size
+
+    c, each = config.ray, config.ray.cpus_per_actor
+    asked = 0 if c.actors == "auto" else c.actors
+    store = None if c.object_store_mbytes == "auto" else c.object_store_mbytes
+    cluster = Cluster(c.address, max(asked * each, cores), store)
+    there = cores if c.address == LOCAL else int(cluster.total("CPU"))
+    number = asked or max(1, there // each)
+    size = Size(each, c.gpus_per_actor)
+    keys = {"CPU": "ray.cpus_per_actor", "GPU": "ray.gpus_per_actor", "number": "ray.actors"}
+    cluster.check(size, number, keys)
+    return Actors(cluster, size, say), number
+
+
+def make_server(config: Config, d: int) -> Server:
+    """Return what the server makes of a global mean of d trained numbers."""
+    o = config.optimizer
+    return Server(o.server, d, o.server_lr, o.server_momentum, o.server_beta2, o.server_epsilon)
+
+
+def make_attendance(config: Config) -> Attendance:
+    """Return who takes part in a round."""
+    c = config.participation
+    return Attendance(c.fraction, c.sampled, c.dropout, c.deadline_s, c.jitter)
+
+
+def local_steps(config: Config) -> LocalSteps:
+    """Return how a node takes a step."""
+    c = config.train
+    size = c.batch_size if isinstance(c.batch_size, int) else None
+    return LocalSteps(c.lr, c.lr_decay, size, c.step_unit, config.seed)

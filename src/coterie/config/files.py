@@ -1,0 +1,344 @@
+"""The experiment file: TOML to frozen, checked values.
+
+`--set` wins over the file and the file over the defaults; anything unknown or impossible is a
+one-line error before anything runs.
+"""
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, fields, replace
+from itertools import product
+from pathlib import Path
+from typing import Any, Literal
+
+import tomli_w
+
+from coterie.config.schema import build, leaves, words
+from coterie.config.settings import AlgorithmConfig, Config, PartitionConfig
+from coterie.core.errors import ConfigError
+from coterie.models import REFERENCE_FLOPS
+from coterie.partition import PARTITIONS
+from coterie.simulate.algorithms import ALGORITHMS
+
+Nested = dict[str, Any]
+Scale = Literal["full", "small"]
+SELECT = {"val_accuracy": "most", "train_loss": "least"}  # what settings can be chosen by
+DEFAULT_NODES, DEFAULT_EDGES = 100, 10
+WHERE = "ray"  # the section that says where a run runs
+
+
+def load_experiment(
+    path: Path, overrides: Iterable[str] = (), scale: Scale = "full"
+) -> list[Config]:
+    """Read an experiment file and `key=value` overrides; one config per run that it describes.
+
+    A table `[sweep]` lists several values for a key, such as `"algorithm.name" = ["fedavg",
+    "fedavg-ic"]`; every combination is a run, the last key varying fastest. Values that are tables
+    are settings that go together: `algorithm = [{name = "fedavg"}, {name = "fedavg-ic", tau2 =
+    10}]`. At the small scale, what stands in `[small]` and `[small.sweep]` replaces
+    settings and lists of the same name; a setting that is swept stays so.
+    """
+    content = read_experiment(path)
+    if scale == "small" and "small" not in content:
+        raise ConfigError(f"{path}: has no small scale, a section [small]")
+    return expand(content, overrides, scale)
+
+
+def read_experiment(path: Path) -> Nested:
+    """Read an experiment file as it is."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path}: no such file") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read as text ({error})") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: not TOML: {error}") from error
+
+
+def selected_by(content: Nested) -> str:
+    """Say by what the best settings of a sweep are to be chosen, `select` in it; "" if by nothing.
+
+    >>> selected_by({"sweep": {"select": "val_accuracy", "train.lr": [0.1, 1.0]}})
+    'val_accuracy'
+    """
+    sweep = content.get("sweep", {})
+    chosen = sweep.get("select", "") if isinstance(sweep, dict) else ""
+    if chosen and not (isinstance(chosen, str) and chosen in SELECT):
+        raise ConfigError(
+            f"sweep.select must be one of {', '.join(SELECT)}, got {chosen!r}; what is chosen by "
+            "the test part cannot be tested"
+        )
+    return str(chosen)
+
+
+def expand(content: Nested, overrides: Iterable[str] = (), scale: Scale = "full") -> list[Config]:
+    """Make the configs of an experiment: the file's values, its sweep, then the overrides."""
+    content = dict(content)
+    selected_by(content)
+    small, sweep = _section(content, "small"), _dotted(_section(content, "sweep"))
+    sweep.pop("select", None)
+    if scale == "small":
+        sweep |= _dotted(_section(small, "sweep"))
+        for key, value in _dotted(small).items():
+            content = _with(content, key, value)
+    where = [key for key in sweep if key == WHERE or key.startswith(f"{WHERE}.")]
+    if where:
+        raise ConfigError(
+            f"sweep.{where[0]!r}: where runs run changes no result, so there is nothing to compare"
+        )
+    fixed = dict(map(parse_override, overrides))
+    axes = [_settings(key, values) for key, values in sweep.items() if key not in fixed]
+    reached = [any(key in fixed for each in axis for key, _ in each) for axis in axes]
+    configs: dict[object, Config] = {}
+    for combination in product(*axes):
+        one = content
+        for key, value in (*(pair for each in combination for pair in each), *fixed.items()):
+            one = _with(one, key, value)
+        config = make_config(one)
+        rest = [each for each, inside in zip(combination, reached, strict=True) if not inside]
+        configs.setdefault((_as_read(config), str(rest)) if any(reached) else config, config)
+    return list(dict.fromkeys(configs.values()))
+
+
+def _as_read(config: Config) -> tuple[Config, object]:
+    """Tell runs apart: two that differ only in how groups they do not search are sought are one.
+
+    So `algorithm.name=fedavg`, set over tables that each name an algorithm, leaves no run twice.
+    """
+    chosen = config.algorithm
+    algorithm = ALGORITHMS[chosen.name]
+    if algorithm.searched:
+        return config, None
+    plain = replace(config, algorithm=AlgorithmConfig(name=chosen.name))
+    return plain, algorithm.schedule(*chosen.usual[1:])
+
+
+def _section(content: Nested, name: str) -> Nested:
+    """Take a section out of an experiment file."""
+    found = content.pop(name, {})
+    if not isinstance(found, dict):
+        raise ConfigError(f"{name!r} is a section, written [{name}], got {found!r}")
+    return dict(found)
+
+
+def _settings(key: str, values: object) -> list[list[tuple[str, object]]]:
+    """List the settings that each value of a sweep's key stands for: one, or a table of some.
+
+    >>> _settings("seed", [0, 1])
+    [[('seed', 0)], [('seed', 1)]]
+    >>> _settings("train", [{"steps": 5, "lr": 0.1}, {"data.name": "mnist-o"}])
+    [[('train.steps', 5), ('train.lr', 0.1)], [('data.name', 'mnist-o')]]
+    """
+    if not isinstance(values, list) or not values:
+        raise ConfigError(f"sweep.{key!r} must be a list of values, got {values!r}")
+    own = {f.name for f in fields(Config)}
+    found = []
+    for value in values:
+        table = _dotted(value) if isinstance(value, dict) else {key: value}
+        outside = isinstance(value, dict) and key in own
+        found.append(
+            [
+                (f"{key}.{k}" if outside and "." not in k and k not in own else k, v)
+                for k, v in table.items()
+            ]
+        )
+    return found
+
+
+def make_config(content: Mapping[str, Any]) -> Config:
+    """Check a nested mapping and make it a config; every value that is missing is the default.
+
+    >>> make_config({"algorithm": {"tau2": 3}}).algorithm.tau2
+    3
+    """
+    config: Config = build(Config, content)
+    return _resolve(config)
+
+
+def parse_override(text: str, option: str = "--set") -> tuple[str, object]:
+    """Read `a.b=value`, where value is TOML, or else a bare string.
+
+    >>> parse_override("train.lr=0.5"), parse_override("model.name=2nn")
+    (('train.lr', 0.5), ('model.name', '2nn'))
+    """
+    key, sign, raw = text.partition("=")
+    if not sign or not key.strip():
+        raise ConfigError(f"{option} takes key=value, got {text!r}; for example algorithm.tau2=5")
+    try:
+        value = tomllib.loads(f"value = {raw}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = raw.strip()
+    return key.strip(), value
+
+
+def read_setting(key: str, value: object) -> object:
+    """Return a value as its setting has it, or say why it cannot.
+
+    >>> read_setting("algorithm.alpha_comm", 1), read_setting("seed", 1)
+    (1.0, 1)
+    """
+    table = flat(build(Config, _with({}, key, value)))
+    if key not in table:
+        raise ConfigError(f"{key!r} is a section; name one of its settings")
+    return table[key]
+
+
+def to_toml(config: Config) -> str:
+    """Write a config as TOML that reads back as the same config.
+
+    >>> make_config(tomllib.loads(to_toml(Config()))) == make_config({})
+    True
+    """
+    return tomli_w.dumps(asdict(config))
+
+
+def to_identity(config: Config) -> str:
+    """Write as TOML what decides a run's result: all but where it runs.
+
+    >>> there = make_config({"ray": {"address": "auto", "actors": 8}})
+    >>> to_identity(there) == to_identity(make_config({}))
+    True
+    """
+    return tomli_w.dumps({k: v for k, v in asdict(config).items() if k != WHERE})
+
+
+def flat(config: Config) -> dict[str, Any]:
+    """Return a config as one level of dotted keys.
+
+    >>> flat(Config())["algorithm.tau1"]
+    1
+    """
+    table: dict[str, Any] = {}
+    for name, part in asdict(config).items():
+        table |= (
+            {f"{name}.{k}": v for k, v in part.items()} if isinstance(part, dict) else {name: part}
+        )
+    return table
+
+
+def settings() -> list[tuple[str, Any, str, tuple[str, ...]]]:
+    """List every key with its default, what it is, and the words it takes."""
+    return [(key, f.default, f.metadata["about"], words(f)) for key, f in leaves(Config)]
+
+
+def _dotted(table: Nested) -> Nested:
+    """Write {"a": {"b": values}}, TOML's `a.b = values` without quotes, as {"a.b": values}."""
+    flat: Nested = {}
+    for key, value in table.items():
+        inner = {f"{key}.{k}": v for k, v in value.items()} if isinstance(value, dict) else None
+        flat |= {key: value} if inner is None else inner
+    return flat
+
+
+def _with(content: Nested, dotted: str, value: object) -> Nested:
+    """Return content with content["a"]["b"] = value for the key "a.b"."""
+    section, dot, name = dotted.partition(".")
+    if not dot:
+        return {**content, section: value}
+    inner = content.get(section, {})
+    if not isinstance(inner, dict):
+        raise ConfigError(f"{section!r} is a value, so there is no {dotted!r}")
+    return {**content, section: {**inner, name: value}}
+
+
+def _resolve(config: Config) -> Config:
+    """Check what concerns several settings together, and fill in what "auto" stands for."""
+    config = replace(config, partition=_counted(config.partition))
+    part, algorithm = config.partition, config.algorithm
+    n, edges = part.num_nodes, part.num_edges
+    if n != "auto" and edges != "auto" and edges > n:
+        raise ConfigError(
+            f"partition.num_edges must be <= num_nodes, got {edges} edges for {n} nodes"
+        )
+    if ALGORITHMS[algorithm.name].searched and n != "auto":
+        check_num_groups(algorithm.num_groups, n)
+    _check_open(algorithm)
+    _check_files(config)
+    if part.file and part.kind != "file":
+        raise ConfigError(f"partition.file is read with kind = 'file' only, got {part.kind!r}")
+    if config.compute.flops == "reference" and config.model.name not in REFERENCE_FLOPS:
+        raise ConfigError(
+            f"compute.flops 'reference' is known for {', '.join(REFERENCE_FLOPS)} only, got model "
+            f"{config.model.name!r}; use 'analytic'"
+        )
+    if config.optimizer.scaffold and (config.optimizer.momentum or config.optimizer.fedprox):
+        raise ConfigError(
+            "optimizer.scaffold corrects plain SGD only; set optimizer.momentum and fedprox to 0"
+        )
+    if config.train.device == "mps" and config.train.precision == "float64":
+        raise ConfigError("train.device 'mps' has no train.precision 'float64'; use 'cpu'")
+    if config.train.engine == "ray" and config.train.threads != "auto":
+        raise ConfigError(
+            "train.threads is not read with train.engine = 'ray'; set ray.cpus_per_actor"
+        )
+    if config.train.batch_size == "auto":
+        size: int | Literal["full"] = "full" if config.model.name == "sr" else 128
+        return replace(config, train=replace(config.train, batch_size=size))
+    return config
+
+
+def _check_files(config: Config) -> None:
+    """Refuse a file that would not be read, and a kind that needs one and has none."""
+    net, compute = config.network, config.compute
+    wanted = {
+        "network.file": (net.file, "network.topology", net.topology, ("file", "matrix")),
+        "compute.file": (compute.file, "compute.speeds", compute.speeds, ("file",)),
+    }
+    for key, (file, of, kind, kinds) in wanted.items():
+        if file and kind not in kinds:
+            only = " or ".join(map(repr, kinds))
+            raise ConfigError(f"{key} is read with {of} = {only} only, got {kind!r}")
+        if not file and kind in kinds:
+            raise ConfigError(f"{of} = {kind!r} needs {key}")
+    if net.topology == "matrix" and not (net.access_mbytes_per_s == net.access_latency_s == "auto"):
+        raise ConfigError(
+            "network.access_mbytes_per_s and access_latency_s are not read with a matrix, which "
+            "says how fast nodes are; use network.access_file"
+        )
+    if net.latency_file and net.topology != "matrix":
+        raise ConfigError(
+            f"network.latency_file is read with network.topology = 'matrix' only, got "
+            f"{net.topology!r}"
+        )
+
+
+def _check_open(c: AlgorithmConfig) -> None:
+    """Refuse to choose what is not searched for, and targets that nothing is chosen by."""
+    if c.open and not ALGORITHMS[c.name].searched:
+        raise ConfigError(
+            f"algorithm.{c.open[0]} = 'auto' needs an algorithm that searches for groups, such as "
+            f"fedavg-ic, got {c.name!r}"
+        )
+    if c.open and (c.regroup_every or c.regroup_drift):
+        raise ConfigError(
+            f"algorithm.regroup_every and regroup_drift plan again with a given schedule, got "
+            f"{c.open[0]} = 'auto'; leave one out"
+        )
+    if c.target_accuracy and c.target_loss:
+        raise ConfigError("algorithm.target_accuracy and target_loss exclude each other")
+    targets = {"target_accuracy": c.target_accuracy, "target_loss": c.target_loss}
+    for key, value in {**targets, "max_gbytes": c.max_gbytes}.items():
+        if value and not c.open:
+            raise ConfigError(
+                f"algorithm.{key} is read where num_groups, tau1 or tau2 is 'auto' only"
+            )
+
+
+def check_num_groups(num_groups: int | Literal["auto"], num_nodes: int) -> None:
+    """Refuse more groups than nodes."""
+    if num_groups != "auto" and num_groups > num_nodes:
+        raise ConfigError(
+            f"algorithm.num_groups must be <= num_nodes, got {num_groups} groups for "
+            f"{num_nodes} nodes"
+        )
+
+
+def _counted(part: PartitionConfig) -> PartitionConfig:
+    """Fill in the numbers of nodes and edges where neither the data nor a file says them."""
+    nodes, edges = part.num_nodes, part.num_edges
+    if nodes == "auto" and not PARTITIONS[part.kind].counts_nodes:
+        nodes = DEFAULT_NODES
+    if edges == "auto" and nodes != "auto":
+        edges = min(DEFAULT_EDGES, nodes)
+    return replace(part, num_nodes=nodes, num_edges=edges)

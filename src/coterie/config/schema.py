@@ -1,0 +1,155 @@
+"""Checked settings: how a mapping becomes frozen dataclasses, and what is said when it cannot."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import Field, field, fields, is_dataclass
+from difflib import get_close_matches
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from coterie.core.errors import ConfigError, unknown
+
+TYPE_NAMES = {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}
+# What other projects have a setting for and we do not, and what to do instead.
+OTHERS_WORDS = {
+    "partition_by": "data is always split by label, or by user with partition.kind = 'natural'",
+    "shuffle": "examples are always shuffled, by the seed",
+    "shard_size": "shards are equal; set partition.shards_per_node",
+    "keep_incomplete_shard": "shards are equal and every example is used",
+    "group_size": "set partition.num_nodes to deal users to so many nodes",
+    "self_balancing": "it is not offered; partition.min_partition_size bounds the smallest node",
+    "class_assignment_mode": "classes are dealt at random, each to about as many nodes",
+}
+BOUNDS: dict[str, tuple[str, Callable[[float, float], bool]]] = {
+    "at_least": (">=", lambda value, bound: value >= bound),
+    "above": (">", lambda value, bound: value > bound),
+    "at_most": ("<=", lambda value, bound: value <= bound),
+}
+
+
+def setting(
+    default: object,
+    about: str,
+    *,
+    at_least: float | None = None,
+    above: float | None = None,
+    at_most: float | None = None,
+    choices: Iterable[str] = (),
+    paths: bool = False,
+    also: tuple[str, ...] = (),
+    way_out: str = "",
+    canon: Callable[[str], str] | None = None,
+) -> Any:
+    """Describe a setting: its bounds or choices, its help, and what other projects call it.
+
+    `paths` allows an import path besides the choices; `way_out` ends the error of a broken bound;
+    `canon` turns other names of a choice into it, or says better why it is none.
+    """
+    meta = {
+        "about": about,
+        "bounds": {"at_least": at_least, "above": above, "at_most": at_most},
+        "choices": tuple(choices),
+        "paths": paths,
+        "also": also,
+        "way_out": way_out,
+        "canon": canon,
+    }
+    return field(default=default, metadata=meta)
+
+
+def leaves(kind: type, prefix: str = "") -> Iterator[tuple[str, Field[Any]]]:
+    """Yield the dotted key and the field of every setting in a config dataclass."""
+    hints = get_type_hints(kind)
+    for f in fields(kind):
+        if is_dataclass(hints[f.name]):
+            yield from leaves(hints[f.name], f"{prefix}{f.name}.")
+        else:
+            yield f"{prefix}{f.name}", f
+
+
+def words(f: Field[Any]) -> tuple[str, ...]:
+    """Words that a setting takes besides numbers and paths."""
+    options = get_args(f.type) if get_origin(f.type) in (Union, UnionType) else (f.type,)
+    literal = tuple(w for o in options if get_origin(o) is Literal for w in get_args(o))
+    chosen: tuple[str, ...] = f.metadata["choices"]
+    return chosen or literal
+
+
+def build(root: type, content: Mapping[str, Any]) -> Any:
+    """Make a config dataclass out of a nested mapping, checking keys, types and rules."""
+    return _build(root, root, content, "")
+
+
+def _build(root: type, kind: type, content: Mapping[str, Any], prefix: str) -> Any:
+    hints = get_type_hints(kind)
+    known = {f.name: f for f in fields(kind)}
+    values: dict[str, Any] = {}
+    for key, value in content.items():
+        if key not in known:
+            raise ConfigError(_unknown_key(root, prefix, key))
+        if not is_dataclass(hints[key]):
+            values[key] = _checked(f"{prefix}{key}", value, hints[key], known[key].metadata)
+        elif isinstance(value, Mapping):
+            values[key] = _build(root, hints[key], value, f"{prefix}{key}.")
+        else:
+            raise ConfigError(f"{key!r} is a section, written [{key}], got {value!r}")
+    return kind(**values)
+
+
+def _unknown_key(root: type, prefix: str, key: str) -> str:
+    """Say what an unknown key may have meant: one of its section first, then one of any other."""
+    inside: dict[str, str] = {}
+    anywhere: dict[str, str] = {}
+    for dotted, f in leaves(root):
+        for name in (f.name, *f.metadata["also"]):
+            anywhere.setdefault(name.lower(), dotted)
+            if prefix and dotted.startswith(prefix):
+                inside.setdefault(name.lower(), dotted)
+    sections = {} if prefix else {f.name: f.name for f in fields(root)}
+    plain = key.replace("-", "_").lower()
+    if plain in OTHERS_WORDS:
+        return f"unknown setting {prefix + key!r}; {OTHERS_WORDS[plain]}"
+    tables = (inside, sections, anywhere)
+    exact = [meant[plain] for meant in tables if plain in meant]
+    close = [meant[c] for meant in tables for c in get_close_matches(plain, meant, n=1)]
+    meant = next(iter([*exact, *close]), None)
+    way_out = f"did you mean {meant!r}?" if meant else "see 'coterie list settings'"
+    return f"unknown setting {prefix + key!r}; {way_out}"
+
+
+def _checked(key: str, value: object, hint: Any, meta: Mapping[str, Any]) -> object:
+    """Check one value against its type, its choices and its bounds."""
+    value = _typed(key, value, hint)
+    if isinstance(value, str):
+        is_path = meta["paths"] and ":" in value
+        if meta["canon"]:
+            value = str(meta["canon"](value))
+        if meta["choices"] and value not in meta["choices"] and not is_path:
+            own = " (or your own, 'package.module:function')" if meta["paths"] else ""
+            raise ConfigError(unknown(key, value, meta["choices"]) + own)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"{key} must be finite, got {value}")
+        for rule, bound in meta["bounds"].items():
+            sign, holds = BOUNDS[rule]
+            if bound is not None and not holds(value, bound):
+                way_out = f"; {meta['way_out']}" if meta["way_out"] else ""
+                raise ConfigError(f"{key} must be {sign} {bound}, got {value}{way_out}")
+    return value
+
+
+def _typed(key: str, value: object, hint: Any) -> object:
+    """Return value as the hinted type, or say what was expected."""
+    options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    literal = [w for o in options if get_origin(o) is Literal for w in get_args(o)]
+    if isinstance(value, str) and value in literal:
+        return value
+    if type(value) in options:
+        return value
+    if type(value) is int and float in options:
+        return float(value) if abs(value) < 2**1023 else math.inf
+    plain = [TYPE_NAMES[o] for o in options if o in TYPE_NAMES]
+    if literal and isinstance(value, str) and not plain:
+        raise ConfigError(unknown(key, value, literal))
+    expected = " or ".join([*plain, *(repr(w) for w in literal)])
+    raise ConfigError(f"{key} must be {expected}, got {value!r}")

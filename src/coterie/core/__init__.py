@@ -1,0 +1,1 @@
+"""What everything stands on: errors, array types, streams of the seed, files, plug-ins."""

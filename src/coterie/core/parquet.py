@@ -1,0 +1,57 @@
+"""Parquet, by pyarrow: the only file that needs it (`pip install 'coterie[parquet]'`)."""
+
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from coterie.core.errors import PartitionError, RecordError
+
+
+def read_parquet(path: Path, total: int) -> dict[str, Sequence[str]]:
+    """Read every column of a Parquet file as text; it must have a row for each example."""
+    try:
+        import pyarrow as pa
+        from pyarrow import parquet
+    except ImportError as error:
+        raise PartitionError(
+            f"{path}: Parquet needs pyarrow; install coterie[parquet], or use a .csv"
+        ) from error
+    try:
+        rows = parquet.read_metadata(path).num_rows  # known before anything is unpacked
+        if rows != total:
+            raise PartitionError(f"{path}: has {rows:,} rows for {total:,} examples; one for each")
+        table = parquet.read_table(path)
+        if any(column.null_count for column in table.columns):
+            raise PartitionError(f"{path}: has empty values")
+        text = [column.cast(pa.string()).to_pylist() for column in table.columns]
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).partition("\n")[0]
+        raise PartitionError(f"{path}: not a Parquet file of text or numbers ({reason})") from error
+    return dict(zip(table.column_names, text, strict=True))
+
+
+def check_parquet(path: Path) -> None:
+    """Say that a Parquet file cannot be written here, before anything takes its time."""
+    try:
+        import pyarrow as pa  # noqa: F401
+    except ImportError as error:
+        raise RecordError(
+            f"{path}: needs coterie[parquet]: pip install 'coterie[parquet]'; or use a .csv"
+        ) from error
+
+
+def parquet_bytes(columns: Mapping[str, tuple[type, Sequence[Any]]]) -> bytes:
+    """Return columns, each a type (int, float, bool or str) and values or None, as a Parquet file.
+
+    >>> parquet_bytes({"t": (int, [1, 2]), "loss": (float, [None, 0.5])})[:4]
+    b'PAR1'
+    """
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    types = {int: pa.int64(), float: pa.float64(), bool: pa.bool_(), str: pa.string()}
+    table = pa.table({name: pa.array(v, types[kind]) for name, (kind, v) in columns.items()})
+    buffer = io.BytesIO()
+    parquet.write_table(table, buffer)
+    return buffer.getvalue()

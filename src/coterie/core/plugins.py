@@ -1,0 +1,59 @@
+"""A user's own part, named by import path."""
+
+import importlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from sysconfig import get_path
+from traceback import extract_tb
+from typing import Any
+
+from coterie.core.errors import CoterieError
+
+
+def reason(error: Exception) -> str:
+    """Say in one line what a user's code raised, and where.
+
+    >>> reason(KeyError("edge"))
+    "KeyError: 'edge'"
+    """
+    said = str(error).strip().partition("\n")[0]
+    kind = type(error).__name__
+    frames = [f for f in extract_tb(error.__traceback__) if _theirs(f.filename)]
+    where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+    return f"{kind}: {said}{where}" if said else f"{kind}{where}"
+
+
+def _theirs(file: str) -> bool:
+    """Whether a file is neither coterie's nor of an installed package nor Python's own."""
+    path = Path(file)
+    installed = {"site-packages", "dist-packages"} & set(path.parts)
+    others = (Path(__file__).parents[1], Path(get_path("stdlib")))
+    return path.exists() and not installed and not any(map(path.is_relative_to, others))
+
+
+def import_by_path(path: str, error: type[CoterieError]) -> Callable[..., Any]:
+    """Import `package.module:name`, looking in the current folder too; fail in one line.
+
+    >>> import_by_path("math:sqrt", CoterieError)(9.0)
+    3.0
+    """
+    module_name, _, attribute = path.partition(":")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.append(here)
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as cause:
+        hint = "; leave out '.py'" if module_name.endswith(".py") else ""
+        raise error(
+            f"{path!r}: no module {cause.name!r} can be imported from here{hint}"
+        ) from cause
+    except Exception as cause:
+        if module_name.strip(".") != module_name or not module_name:
+            raise error(f"{path!r} is not of the form 'package.module:name'") from cause
+        raise error(f"{path!r}: {module_name} cannot be imported: {reason(cause)}") from cause
+    found = getattr(module, attribute, None)
+    if not callable(found):
+        raise error(f"{path!r}: {module_name} has no function {attribute!r}")
+    return found  # type: ignore[no-any-return]

@@ -1,0 +1,145 @@
+"""How local steps run: the contract that every engine keeps, and the values that cross it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import numpy as np
+
+from coterie.core.arrays import Floats, Ints
+from coterie.divergence.sketch import Sketch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+StepUnit = Literal["epoch", "batch"]
+
+
+@dataclass(frozen=True, eq=False)
+class Models:
+    """The models in use: w [m, d], and for each node the row that is its model [n].
+
+    After a global mean m = 1 and after a group mean m = K: equal models are kept once. `memory` is
+    what an optimiser keeps from one aggregation to the next, by name.
+    """
+
+    w: "Tensor"
+    of_node: Ints
+    memory: "Mapping[str, Tensor]" = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LocalSteps:
+    """How a node takes a step: `batch_size` None is full batch; the rate decays every step."""
+
+    lr: float
+    lr_decay: float
+    batch_size: int | None
+    unit: StepUnit
+    seed: int
+
+    def lr_at(self, t: int) -> float:
+        """Learning rate of step t = 1, 2, ...
+
+        >>> LocalSteps(0.5, 0.5, None, "epoch", 0).lr_at(2)
+        0.25
+        """
+        return self.lr * self.lr_decay ** (t - 1)
+
+    def order(self, t: int, i: int, n_examples: int) -> Ints | None:
+        """Order in which node i takes its examples in step t; None if it takes all at once.
+
+        It depends on (seed, t, i) alone, so neither order nor engine nor a resumed run can change
+        it.
+        """
+        if self.batch_size is None or self.batch_size >= n_examples:
+            return None
+        return np.random.default_rng([self.seed, t, i]).permutation(n_examples)
+
+    def batches(self, t: int, i: int, n_examples: int) -> Sequence[Ints | None]:
+        """Examples of node i in each mini-batch of step t; None is a batch of everything.
+
+        An epoch is a random permutation cut into ceil(n/batch) pieces; a batch is one random
+        choice without replacement.
+        """
+        order, size = self.order(t, i, n_examples), self.batch_size
+        if order is None or size is None:
+            return [None]
+        if self.unit == "batch":
+            return [order[:size]]
+        return [order[k : k + size] for k in range(0, n_examples, size)]
+
+    def taken(self, n_examples: int) -> int:
+        """Examples that a node of n works through in one step."""
+        whole = self.batch_size is None or self.unit == "epoch"
+        return n_examples if whole else min(n_examples, self.batch_size or n_examples)
+
+    def examples_per_step(self, sizes: Ints) -> Ints:
+        """Examples each node works through in one step."""
+        if self.batch_size is None or self.unit == "epoch":
+            return sizes
+        return np.minimum(sizes, self.batch_size)
+
+
+@dataclass(frozen=True, eq=False)
+class Gradients:
+    """Full-data losses F_i(w) [n], and what the planner sees of the gradients there.
+
+    Either a sketch [n, r] of every gradient; or the Gram matrix [n, n] of the centred gradients,
+    and the cosines [n, n] between those of the last layer.
+    """
+
+    losses: Floats
+    gram: Floats | None = None
+    last_layer: Floats | None = None
+    sketches: Floats | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """Full-data losses F_i(w) [n], and the divergences delta and Delta of the groups there."""
+
+    losses: Floats
+    delta: float
+    Delta: float
+
+
+@dataclass(frozen=True)
+class Score:
+    """Mean loss and accuracy on one part of the data."""
+
+    loss: float
+    accuracy: float
+
+
+class Engine(Protocol):
+    """What Algorithm 1 asks of an engine; state is passed in and out, never kept."""
+
+    def choice(self) -> dict[str, str]:
+        """Return how this engine executes, where that may change a last digit."""
+
+    def choose(self, choice: dict[str, str]) -> None:
+        """Execute as another engine did, so that a resumed run gives the same digits."""
+
+    def initial(self) -> Models:
+        """Give every node the same random model w(0)."""
+
+    def advance(
+        self, models: Models, start: int, stop: int, z: Ints, present: Ints | None = None
+    ) -> Models:
+        """Take local steps start+1 .. stop on every node, then average by z, weighted by data.
+
+        With `present`, only those nodes step and count; a group without any keeps its model.
+        """
+
+    def gradients(self, w: "Tensor", sketch: Sketch | None = None) -> Gradients:
+        """Compute every node's full-data loss and gradient at w, as the planner may see them."""
+
+    def measure(self, w: "Tensor", z: Ints) -> Measured:
+        """Compute every node's full-data loss at w, and how the groups z diverge there."""
+
+    def evaluate(self, w: "Tensor", part: Literal["val", "test"]) -> Score:
+        """Score the model w on held-out examples."""
+
+    def export(self, w: "Tensor") -> "dict[str, Tensor]":
+        """Return the model w as named tensors."""

@@ -1,0 +1,116 @@
+"""Every node's full-data gradient, and what a planner or a row needs of it."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from coterie.core.arrays import Floats, Ints
+from coterie.divergence.sketch import Sketch
+from coterie.engine.contract import Gradients, Measured
+from coterie.engine.kernels import Kernel
+from coterie.engine.module import Shards, centred_gram, cosines
+from coterie.engine.threads import Team
+
+JOB_BYTES = 16 << 20  # of gradients that a job returns
+KEPT_BYTES = 512 << 20  # of gradients that are kept rather than computed twice
+
+
+@dataclass(frozen=True, eq=False)
+class Centres:
+    """Losses [m] of the m nodes here, their part [K, d] of the groups' mean gradients, and these.
+
+    The gradients are kept, job by job, where they take little memory.
+    """
+
+    losses: Floats
+    sums: Tensor
+    kept: list[tuple[Ints, Tensor]]
+
+
+class Gauge:
+    """Takes gradients by a kernel; d numbers are trained, the last `d_last` in the last layer."""
+
+    def __init__(self, kernel: Kernel, shards: Shards, team: Team, d: int, d_last: int) -> None:
+        """Take how gradients are computed, of what, and by whom."""
+        self._kernel, self._shards, self._team = kernel, shards, team
+        self._d, self._d_last = d, d_last
+
+    def gradients(self, w: Tensor, sketch: Sketch | None = None) -> Gradients:
+        """Compute every node's full-data loss and gradient at w, as the planner may see them."""
+        losses, rows = self.rows(w, sketch)
+        if sketch:
+            return Gradients(losses, sketches=rows.numpy())
+        last = rows[:, -self._d_last :]
+        return Gradients(losses, centred_gram(rows, self._shards.p), cosines(last))
+
+    def rows(self, w: Tensor, sketch: Sketch | None = None) -> tuple[Floats, Tensor]:
+        """Losses [m] of the m nodes here, and their gradients [m, d] or sketches [m, r]."""
+        m, row = len(self._shards.here), self._shards.row
+        losses = np.empty(m)
+        columns, kind = (sketch.size, torch.float64) if sketch else (self._d, w.dtype)
+        rows = torch.empty(m, columns, dtype=kind)
+        for nodes, some, grads in self._team.do(lambda nodes: self._grads(w, nodes), self._few()):
+            losses[row[nodes]] = some
+            found = torch.from_numpy(sketch.apply(grads.cpu().numpy())) if sketch else grads
+            rows[row[nodes]] = found.cpu()
+        return losses, rows
+
+    def measure(self, w: Tensor, z: Ints) -> Measured:
+        """Compute every node's full-data loss at w, and how the groups z diverge there."""
+        found = self.centres(w, z)
+        delta = math.fsum(self.distances(w, z, found.sums.to(w), found))
+        return Measured(found.losses, delta, between(self._shards.p, z, found.sums))
+
+    def centres(self, w: Tensor, z: Ints) -> Centres:
+        """Add up the gradients of the nodes here: their part of the groups' mean gradients."""
+        p, K = self._shards.p, int(z.max()) + 1
+        keep = w.element_size() * len(self._shards.here) * self._d <= KEPT_BYTES
+        losses, kept = np.empty(len(self._shards.here)), []
+        mass = np.bincount(z, weights=p, minlength=K)
+        sums = torch.zeros(K, self._d, dtype=torch.float64)
+        for nodes, some, grads in self._team.do(lambda nodes: self._grads(w, nodes), self._few()):
+            losses[self._shards.row[nodes]] = some
+            groups, at_group = np.unique(z[nodes], return_inverse=True)
+            weights = torch.zeros(len(groups), len(nodes), dtype=w.dtype)
+            weights[at_group, np.arange(len(nodes))] = torch.from_numpy(
+                p[nodes] / mass[z[nodes]]
+            ).to(w.dtype)
+            sums[groups] += (weights.to(grads) @ grads).cpu().double()
+            kept += [(nodes, grads)] if keep else []
+        return Centres(losses, sums, kept)
+
+    def distances(self, w: Tensor, z: Ints, near: Tensor, found: Centres | None) -> list[float]:
+        """Weighted distances of gradients here from their groups' means near [K, d], by job.
+
+        Gradients that would take much memory were not kept and are computed again.
+        """
+        again = (found.kept if found else None) or self._team.do(
+            lambda nodes: self._grads(w, nodes)[::2], self._few()
+        )
+        p = self._shards.p
+        return [
+            float(p[nodes] @ (grads - near[z[nodes]]).norm(dim=1).cpu().double().numpy())
+            for nodes, grads in again
+        ]
+
+    def _grads(self, w: Tensor, nodes: Ints) -> tuple[Ints, Floats, Tensor]:
+        out = w.new_empty(len(nodes), self._d)
+        losses: Floats = self._kernel.gradients(w, nodes, out).numpy()
+        return nodes, losses, out
+
+    def _few(self) -> list[Ints]:
+        """Cut the nodes here into jobs whose gradients fit into memory."""
+        here = self._shards.here
+        each = self._shards.dtype.itemsize * self._d
+        size = max(1, min(JOB_BYTES // each, -(-len(here) // 8)))
+        return [here[at : at + size] for at in range(0, len(here), size)]
+
+
+def between(p: Floats, z: Ints, centres: Tensor) -> float:
+    """Delta: how far the groups' mean gradients [K, d] are from the mean of all, in the mean."""
+    mass = np.bincount(z, weights=p, minlength=len(centres))
+    apart = (centres - torch.from_numpy(mass) @ centres).norm(dim=1).numpy()
+    return float(mass @ apart)

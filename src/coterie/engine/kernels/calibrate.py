@@ -1,0 +1,98 @@
+"""Which way of training is quickest for a module, found by trying, and remembered."""
+
+import hashlib
+import json
+import math
+import platform
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from coterie.data.cache import cache_folder
+from coterie.engine.contract import LocalSteps
+from coterie.engine.kernels import Kernel
+from coterie.engine.local_rule import PLAIN
+from coterie.engine.module import Shards
+
+FILE = "calibration.json"
+TRIALS = 3
+MOST_NODES, MOST_EXAMPLES = 8, 256
+
+
+def choose_kernel(
+    kernels: Sequence[Kernel], model: nn.Module, shards: Shards, steps: LocalSteps, w: Tensor
+) -> Kernel:
+    """Return the quickest kernel for a batch of some nodes; one that fails is out.
+
+    The answer is kept for the next run of this module on this machine, as near ties could else go
+    one way today and the other tomorrow, with other last digits.
+    """
+    key = _key(model, shards, steps)
+    known = _read()
+    for kernel in kernels:
+        if known.get(key) == kernel.name and math.isfinite(_seconds(kernel, shards, steps, w, 1)):
+            return kernel
+    best = min(kernels, key=lambda kernel: _seconds(kernel, shards, steps, w, TRIALS))
+    _write({**known, key: best.name})
+    return best
+
+
+def _seconds(kernel: Kernel, shards: Shards, steps: LocalSteps, w: Tensor, trials: int) -> float:
+    """Least time per node of one batch; infinite for a kernel that cannot run this module."""
+    batch = min(steps.batch_size or MOST_EXAMPLES, MOST_EXAMPLES)
+    one = replace(steps, unit="batch", batch_size=batch)
+    order = np.argsort(-shards.sizes, kind="stable")
+    c = min(kernel.stack(batch), MOST_NODES)
+    nodes = order[: max(2, c)]
+    rows = torch.zeros(len(nodes), dtype=torch.int64, device=w.device)
+    best = float("inf")
+    try:
+        with torch.random.fork_rng(devices=[]):
+            for _ in range(trials):
+                start = time.perf_counter()
+                kernel.train(w[None], rows, nodes, 0, 1, one, PLAIN, None)
+                best = min(best, (time.perf_counter() - start) / len(nodes))
+    except Exception:  # whatever torch.func cannot do with a user's module
+        if kernel.name == "single":
+            raise
+        return float("inf")
+    return best
+
+
+def _key(model: nn.Module, shards: Shards, steps: LocalSteps) -> str:
+    """Name module, shapes, batch and machine."""
+    shapes = [tuple(w.shape) for w in model.parameters()]
+    parts = (
+        repr(model),
+        type(model).__module__,
+        shapes,
+        tuple(shards.x.shape[1:]),
+        steps.batch_size or int(np.median(shards.sizes)),
+        str(shards.x.device),
+        torch.__version__,
+        platform.processor() or platform.machine(),
+    )
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:24]
+
+
+def _read() -> dict[str, str]:
+    with suppress(OSError, ValueError):
+        found = json.loads((cache_folder() / FILE).read_text(encoding="utf-8"))
+        if isinstance(found, dict):
+            return {str(k): str(v) for k, v in found.items()}
+    return {}
+
+
+def _write(known: dict[str, str]) -> None:
+    """Keep what was found, if there is a place for it."""
+    with suppress(OSError):
+        path = cache_folder() / FILE
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(f".{FILE}.{np.random.default_rng().integers(2**32)}")
+        part.write_text(json.dumps(known, indent=1), encoding="utf-8")
+        part.replace(path)

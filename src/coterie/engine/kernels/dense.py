@@ -1,0 +1,315 @@
+"""Chains of linear layers and ReLUs, many nodes at once, with their gradients written out.
+
+Writing them out lets a layer's gradient be added to its weights by the product that makes it, so
+that it is never stored: two thirds of the memory traffic of a step go.
+"""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from coterie.core.arrays import Ints
+from coterie.engine.contract import LocalSteps
+from coterie.engine.kernels.batching import Batch, batches_of
+from coterie.engine.local_rule import Descent, LocalRule
+from coterie.engine.module import Shards, chunk, inputs
+
+ALONE_FROM = 48  # examples in a batch from which one product per node beats one for all nodes
+STACK_BYTES = 6 << 20  # of weights trained together: they and their batch should stay in cache
+MOST_STACKED = 32
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A linear layer: where its weight [out, in] and bias lie in the vector, and what follows."""
+
+    rows: int
+    columns: int
+    at: int
+    bias: bool
+    relu: bool
+
+    @property
+    def end(self) -> int:
+        """Where the next layer begins."""
+        return self.at + self.rows * (self.columns + self.bias)
+
+
+def find_chain(model: nn.Module) -> list[Layer] | None:
+    """Return the layers of a module that is linear layers and ReLUs in a row, else None.
+
+    >>> [layer.rows for layer in find_chain(nn.Sequential(nn.Linear(4, 3), nn.ReLU(),
+    ...     nn.Linear(3, 2))) or []]
+    [3, 2]
+    """
+    if type(model) is not nn.Sequential or has_hooks(model):
+        return None
+    layers: list[Layer] = []
+    for at, module in enumerate(model):
+        if type(module) is nn.Linear and module.weight.requires_grad:
+            has_bias = module.bias is not None
+            start = layers[-1].end if layers else 0
+            if (has_bias and not module.bias.requires_grad) or sum(m is module for m in model) > 1:
+                return None
+            layers.append(Layer(module.out_features, module.in_features, start, has_bias, False))
+        elif type(module) is nn.ReLU and layers:
+            layers[-1] = Layer(**{**vars(layers[-1]), "relu": True})
+        elif not (type(module) is nn.Flatten and at == 0 and _flattens_all(module)):
+            return None
+    return layers if layers and not layers[-1].relu else None
+
+
+def _flattens_all(module: nn.Flatten) -> bool:
+    return module.start_dim == 1 and module.end_dim == -1
+
+
+def has_hooks(model: nn.Module) -> bool:
+    """Whether anything is hooked to the passes of a module, which written-out ones would miss."""
+    kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    return any(getattr(module, kind, None) for module in model.modules() for kind in kinds)
+
+
+class Dense:
+    """Trains nodes whose model is such a chain."""
+
+    name = "dense"
+
+    def __init__(self, layers: Sequence[Layer], shards: Shards) -> None:
+        """Take the chain and the nodes' data."""
+        self._layers, self._shards = layers, shards
+        self.d = layers[-1].end
+        self._own = threading.local()  # of each thread: where it trains
+
+    def stack(self, batch: int) -> int:
+        """Return how many nodes are trained together with batches of so many examples."""
+        if batch >= ALONE_FROM:
+            return 1
+        return max(1, min(MOST_STACKED, STACK_BYTES // (self._shards.dtype.itemsize * self.d)))
+
+    def train(
+        self,
+        w: Tensor,
+        rows: Tensor,
+        nodes: Ints,
+        start: int,
+        stop: int,
+        steps: LocalSteps,
+        rule: LocalRule,
+        pull: Tensor | None,
+    ) -> list[Tensor]:
+        """Take steps start+1 .. stop from the models w[rows], in pieces [c, ...] of all numbers.
+
+        The pieces are good until the thread trains again.
+        """
+        ws = self._split(w, rows, self._places(len(rows), w.device))
+        own = None
+        if pull is not None:
+            own = self._split(pull, torch.arange(len(pull)), self._fresh(len(pull), w.device))
+        descent = None if rule.plain else Descent(rule, ws, own)
+        for t in range(start + 1, stop + 1):
+            if len(nodes) == 1 and descent is None:
+                self._epoch_alone([part[0] for part in ws], int(nodes[0]), t, steps)
+                continue
+            for batch in batches_of(self._shards, nodes, t, steps):
+                self._step(ws, batch, steps.lr_at(t), descent)
+        return ws
+
+    def _epoch_alone(self, ws: list[Tensor], i: int, t: int, steps: LocalSteps) -> None:
+        """Take step t on one node: the same as in a stack, with nothing that only stacks need."""
+        x, y = self._shards.of(i)
+        order, n = steps.order(t, i, len(y)), steps.taken(len(y))
+        if order is not None:
+            taken = torch.from_numpy(order[:n]).to(x.device)
+            x, y = x.index_select(0, taken), y.index_select(0, taken)
+        width = min(steps.batch_size or n, n)
+        minus = ws[0].new_full((width, 1), -1.0)
+        none, ones = ws[0].new_zeros(()), ws[0].new_ones(width)
+        turned = [part.T if part.ndim == 2 else part for part in ws]
+        unit = _unit(x)
+        for xs, ys in zip(torch.split(x.flatten(1), width), torch.split(y, width), strict=True):
+            hidden, at = [self._values(xs, width)], 0
+            for number, layer in enumerate(self._layers):
+                bias = ws[at + 1] if layer.bias else none
+                scale = 1.0 if number else unit
+                out = torch.addmm(bias, hidden[-1], turned[at], beta=layer.bias, alpha=scale)
+                hidden.append(out.relu_() if layer.relu else out)
+                at += 1 + layer.bias
+            dy = _shares(hidden[-1])
+            dy.scatter_add_(1, ys[:, None], minus[: len(ys)])
+            rate = -steps.lr_at(t) / len(ys)
+            for number in reversed(range(len(self._layers))):
+                layer, into = self._layers[number], hidden[number]
+                at -= 1 + layer.bias
+                before = torch.mm(dy, ws[at]) if number else None
+                if layer.bias:
+                    ws[at + 1].addmv_(dy.T, ones[: len(ys)], alpha=rate)
+                ws[at].addmm_(dy.T, into, alpha=rate if number else rate * unit)
+                if before is not None:
+                    dy = self._through(before, number, into)
+
+    def gradients(self, w: Tensor, nodes: Ints, out: Tensor) -> Tensor:
+        """Full-data losses [c] at one model w [d]; the gradients go to out [c, d]."""
+        first = torch.zeros(1, dtype=torch.int64, device=w.device)
+        ws = self._split(w[None], first, self._fresh(1, w.device))
+        losses = torch.zeros(len(nodes), dtype=torch.float64)
+        for row, i in enumerate(nodes):
+            x, y = self._shards.of(int(i))
+            size = chunk(x)
+            out[row] = 0
+            for xs, ys in zip(torch.split(x, size), torch.split(y, size), strict=True):
+                hidden = self._forward(ws, inputs(xs, w.dtype).flatten(1)[None])
+                logs = torch.log_softmax(hidden[-1], dim=-1)
+                losses[row] -= logs.view(len(ys), -1).gather(1, ys[:, None]).sum().double()
+                dy = _less_one(logs.exp_(), ys[None]).div_(len(y))
+                for layer, dW, db in self._backward(ws, hidden, dy):
+                    end = layer.at + layer.rows * layer.columns
+                    out[row, layer.at : end] += dW.flatten()
+                    if db is not None:
+                        out[row, end : layer.end] += db.flatten()
+            losses[row] /= len(y)
+        return losses
+
+    def weighted(self, w: Tensor, index: Tensor, weights: Tensor) -> Tensor:
+        """Gradient [d] of the weighted sum of some examples' losses at one model w."""
+        first = torch.zeros(1, dtype=torch.int64, device=w.device)
+        ws = self._split(w[None], first, self._places(1, w.device))
+        x = inputs(self._shards.x.index_select(0, index), w.dtype).flatten(1)[None]
+        hidden = self._forward(ws, x)
+        dy = _less_one(_shares(hidden[-1]), self._shards.y.index_select(0, index))
+        found = self._backward(ws, hidden, dy.mul_(weights[:, None]))[::-1]
+        return torch.cat([g.flatten() for _, dW, db in found for g in (dW, db) if g is not None])
+
+    def _step(self, ws: list[Tensor], batch: Batch, lr: float, descent: Descent | None) -> None:
+        c = len(batch.rows)
+        ws = [part[:c] for part in ws]
+        index = torch.from_numpy(batch.rows.reshape(-1)).to(self._shards.x.device)
+        pixels = self._shards.x.index_select(0, index).flatten(1)
+        unit = _unit(pixels)
+        x = self._values(pixels, len(pixels)).view(*batch.rows.shape, -1)
+        y = self._shards.y.index_select(0, index).view(batch.rows.shape)
+        hidden = self._forward(ws, x, unit)
+        dy = _less_one(_shares(hidden[-1]), y)
+        dy.mul_(batch.weights.to(dy) if isinstance(batch.weights, Tensor) else batch.weights)
+        if descent is None:
+            self._descend(ws, hidden, dy, lr, unit)
+        else:
+            grads = self._backward(ws, hidden, dy, unit)[::-1]
+            parts = [g for _, dW, db in grads for g in (dW, db) if g is not None]
+            descent.step(parts, lr)
+
+    def _forward(self, ws: list[Tensor], x: Tensor, unit: float = 1.0) -> list[Tensor]:
+        """Return x [c, B, in], counted in units, and what each layer makes of it."""
+        hidden = [x]
+        at = 0
+        for number, layer in enumerate(self._layers):
+            weight = ws[at].transpose(1, 2)
+            bias = ws[at + 1] if layer.bias else None
+            out = _product(hidden[-1], weight, bias, 1.0 if number else unit)
+            hidden.append(out.relu_() if layer.relu else out)
+            at += 1 + layer.bias
+        return hidden
+
+    def _descend(
+        self, ws: list[Tensor], hidden: list[Tensor], dy: Tensor, lr: float, unit: float
+    ) -> None:
+        """Go down the gradient; dy [c, B, out] is that of the last layer's output."""
+        at = len(ws)
+        for number in reversed(range(len(self._layers))):
+            layer, x = self._layers[number], hidden[number]
+            at -= 1 + layer.bias
+            before = _product(dy, ws[at]) if number else None
+            if layer.bias:
+                ws[at + 1].sub_(dy.sum(dim=1), alpha=lr)
+            rate = -lr if number else -lr * unit
+            if len(dy) == 1:
+                ws[at][0].addmm_(dy[0].T, x[0], alpha=rate)
+            else:
+                ws[at].baddbmm_(dy.transpose(1, 2), x, alpha=rate)
+            if before is not None:
+                dy = self._through(before, number, x)
+
+    def _backward(
+        self, ws: list[Tensor], hidden: list[Tensor], dy: Tensor, unit: float = 1.0
+    ) -> "list[tuple[Layer, Tensor, Tensor | None]]":
+        """Gradients of every layer, the last first."""
+        found, at = [], len(ws)
+        for number in reversed(range(len(self._layers))):
+            layer, x = self._layers[number], hidden[number]
+            at -= 1 + layer.bias
+            bias = dy.sum(dim=1) if layer.bias else None
+            weight = _product(dy.transpose(1, 2), x, None, 1.0 if number else unit)
+            found.append((layer, weight, bias))
+            if number:
+                dy = self._through(_product(dy, ws[at]), number, x)
+        return found
+
+    def _through(self, dy: Tensor, number: int, out: Tensor) -> Tensor:
+        """Gradient before the ReLU of the layer whose output is `out`, if it has one."""
+        relu = self._layers[number - 1].relu
+        back = torch.ops.aten.threshold_backward.grad_input
+        return back(dy, out, 0.0, grad_input=dy) if relu else dy
+
+    def _split(self, w: Tensor, rows: Tensor, places: list[Tensor]) -> list[Tensor]:
+        """Copy the weights [c, out, in] and biases [c, out] of vectors w[rows] to their places."""
+        at = 0
+        for place in places:
+            size = place[0].numel()
+            torch.index_select(w[:, at : at + size], 0, rows, out=place.view(len(place), size))
+            at += size
+        return places
+
+    def _values(self, x: Tensor, most: int) -> Tensor:
+        """Return pixels or numbers as floats, good until the thread asks again."""
+        if x.dtype == self._shards.dtype:
+            return x
+        place = getattr(self._own, "values", None)
+        if place is None or len(place) < most:
+            kind = self._shards.dtype
+            place = self._own.values = torch.empty(most, x.shape[1], dtype=kind, device=x.device)
+        return place[: len(x)].copy_(x)
+
+    def _places(self, c: int, device: torch.device) -> list[Tensor]:
+        """Return memory for c nodes, the same in every call: fresh pages would cost more."""
+        if len(getattr(self._own, "places", ((),))[0]) < c:
+            self._own.places = self._fresh(c, device)
+        return [place[:c] for place in self._own.places]
+
+    def _fresh(self, c: int, device: torch.device) -> list[Tensor]:
+        places = []
+        for layer in self._layers:
+            shapes = [(c, layer.rows, layer.columns), (c, layer.rows)][: 1 + layer.bias]
+            places += [torch.empty(*s, dtype=self._shards.dtype, device=device) for s in shapes]
+        return places
+
+
+def _unit(x: Tensor) -> float:
+    """What a model sees of one in the data; as a factor of a product it costs nothing."""
+    return 1 / 255 if x.dtype == torch.uint8 else 1.0
+
+
+def _product(a: Tensor, b: Tensor, bias: Tensor | None = None, unit: float = 1.0) -> Tensor:
+    """unit a @ b (+ bias) for stacks; a stack of one is quicker as a plain product."""
+    if len(a) == 1:
+        one = None if bias is None else bias[0]
+        out = a[0] @ b[0] if one is None else torch.addmm(one, a[0], b[0], alpha=unit)
+        out = out[None]
+    else:
+        out = torch.bmm(a, b) if bias is None else torch.baddbmm(bias[:, None], a, b, alpha=unit)
+    return out.mul_(unit) if bias is None and unit != 1 else out
+
+
+def _shares(scores: Tensor) -> Tensor:
+    """Softmax of the last dimension; torch's own takes twice as long where that is short."""
+    powers = (scores - scores.amax(dim=-1, keepdim=True)).exp_()
+    return powers.div_(powers.sum(dim=-1, keepdim=True))
+
+
+def _less_one(shares: Tensor, y: Tensor) -> Tensor:
+    """Shares [c, B, classes] of each class, less one for the true class, in place."""
+    true = y.reshape(-1, 1)
+    minus = shares.new_full((), -1.0).expand(true.shape)
+    shares.view(-1, shares.shape[-1]).scatter_add_(1, true, minus)
+    return shares

@@ -1,0 +1,126 @@
+"""Any module, one node after the other through it: where a stack of nodes would gain nothing."""
+
+import copy
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from queue import SimpleQueue
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from coterie.core.arrays import Ints
+from coterie.core.errors import DivergenceError
+from coterie.engine.contract import LocalSteps
+from coterie.engine.local_rule import Descent, LocalRule
+from coterie.engine.module import FlatModule, Shards, model_errors, seed_dropout
+
+
+class Single:
+    """Trains nodes through copies of a module, one for every thread."""
+
+    name = "single"
+
+    def __init__(
+        self, model: nn.Module, shards: Shards, copies: int, *, alone: bool = False
+    ) -> None:
+        """Take the module, which the first copy is made of, and the nodes' data."""
+        self._shards = shards
+        self._free: SimpleQueue[FlatModule] = SimpleQueue()
+        for _ in range(copies):
+            self._free.put(FlatModule(copy.deepcopy(model), shards.x[:2] if alone else None))
+
+    def stack(self, batch: int) -> int:
+        """Return how many nodes are trained together: one."""
+        return 1
+
+    def train(
+        self,
+        w: Tensor,
+        rows: Tensor,
+        nodes: Ints,
+        start: int,
+        stop: int,
+        steps: LocalSteps,
+        rule: LocalRule,
+        pull: Tensor | None,
+    ) -> list[Tensor]:
+        """Take steps start+1 .. stop from the models w[rows]; returns these [c, d] in a list."""
+        found = w.index_select(0, rows)
+        with self.module() as module:
+            module.model.train()
+            for at, i in enumerate(nodes):
+                module.load(found[at])
+                own = None if pull is None else pull[at]
+                local_steps(module, self._shards, int(i), start, stop, steps, rule, own)
+                found[at] = module.flat
+        return [found]
+
+    def gradients(self, w: Tensor, nodes: Ints, out: Tensor) -> Tensor:
+        """Full-data losses [c] at one model w [d]; the gradients go to out [c, d]."""
+        losses = torch.zeros(len(nodes), dtype=torch.float64)
+        with self.module() as module:
+            module.load(w)
+            module.model.eval()
+            for row, i in enumerate(nodes):
+                losses[row], out[row] = module.full_gradient(*self._shards.of(int(i)))
+        return losses
+
+    def weighted(self, w: Tensor, index: Tensor, weights: Tensor) -> Tensor:
+        """Gradient [d] of the weighted sum of some examples' losses at one model w."""
+        x, y = self._shards.x.index_select(0, index), self._shards.y.index_select(0, index)
+        with self.module() as module:
+            module.load(w)
+            module.model.train()
+            loss = cross_entropy(module.scores(x), y, reduction="none") @ weights
+            return torch.cat([g.reshape(-1) for g in module.gradient(loss)])
+
+    @contextmanager
+    def module(self) -> Iterator[FlatModule]:
+        """Lend a copy of the module to the calling thread."""
+        module = self._free.get()
+        try:
+            yield module
+        finally:
+            self._free.put(module)
+
+
+def local_steps(
+    module: FlatModule,
+    shards: Shards,
+    i: int,
+    start: int,
+    stop: int,
+    steps: LocalSteps,
+    rule: LocalRule,
+    pull: Tensor | None,
+) -> None:
+    """w_i <- w_i - eta grad F_i(w_i) for steps start+1 .. stop, by mini-batches unless full."""
+    x, y = shards.of(i)
+    ws = [w.data[None] for w in module.trained]
+    descent = Descent(rule, ws, None if pull is None else split(pull[None], ws))
+    for t in range(start + 1, stop + 1):
+        if module.draws:
+            seed_dropout((steps.seed * 1_000_003 + t) * 1_000_003 + i, module.flat.device)
+        for batch in steps.batches(t, i, len(y)):
+            xs, ys = (x, y) if batch is None else (x[batch], y[batch])
+            with model_errors(f"at step {t} on node {i} with a batch of {len(ys)}"):
+                loss = cross_entropy(module.scores(xs), ys)
+                grads = module.gradient(loss)
+            if not math.isfinite(loss.item()):
+                raise DivergenceError(
+                    f"the loss is {loss.item()} at step {t} on node {i}; lower train.lr "
+                    f"(now {steps.lr:g})"
+                )
+            descent.step([g[None] for g in grads], steps.lr_at(t))
+
+
+def split(flat: Tensor, like: list[Tensor]) -> list[Tensor]:
+    """Cut stacked vectors [c, d] into pieces shaped like the given tensors [c, ...]."""
+    pieces, at = [], 0
+    for w in like:
+        size = w[0].numel()
+        pieces.append(flat[:, at : at + size].view(len(flat), *w.shape[1:]))
+        at += size
+    return pieces

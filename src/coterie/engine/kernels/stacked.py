@@ -1,0 +1,121 @@
+"""Any module that treats examples one by one: torch.func runs many nodes' models as one."""
+
+import copy
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+from torch.nn.functional import cross_entropy
+
+from coterie.core.arrays import Ints
+from coterie.engine.contract import LocalSteps
+from coterie.engine.kernels.batching import Batch, batches_of
+from coterie.engine.kernels.single import Single, split
+from coterie.engine.local_rule import Descent, LocalRule
+from coterie.engine.module import Shards, chunk, inputs, model_errors
+
+STACK_BYTES = 8 << 20
+MOST_STACKED = 64
+
+
+class Stacked:
+    """Trains nodes by a vectorised gradient of their module; full-data gradients node by node."""
+
+    name = "stacked"
+
+    def __init__(self, model: nn.Module, shards: Shards, one_by_one: Single) -> None:
+        """Take the module's shapes, the nodes' data, and who lends copies of the module."""
+        self._shards, self._single = shards, one_by_one
+        self._names = [k for k, w in model.named_parameters() if w.requires_grad]
+        self._shapes = [w[None] for w in model.parameters() if w.requires_grad]
+        self._bytes = shards.dtype.itemsize * sum(w.numel() for w in self._shapes)
+
+    def stack(self, batch: int) -> int:
+        """Return how many nodes are trained together with batches of so many examples."""
+        fit = min(STACK_BYTES // self._bytes, chunk(self._shards.x) // batch)
+        return max(1, min(MOST_STACKED, fit))
+
+    def train(
+        self,
+        w: Tensor,
+        rows: Tensor,
+        nodes: Ints,
+        start: int,
+        stop: int,
+        steps: LocalSteps,
+        rule: LocalRule,
+        pull: Tensor | None,
+    ) -> list[Tensor]:
+        """Take steps start+1 .. stop from the models w[rows], returned [c, d] in a list."""
+        found = w.index_select(0, rows)
+        ws = split(found, self._shapes)
+        descent = Descent(rule, ws, None if pull is None else split(pull, self._shapes))
+        with self._single.module() as module:  # a call changes it, so each thread has its own
+            module.load(found[0])
+            module.model.train()
+            gradient = self._gradient(module.model)
+            for t in range(start + 1, stop + 1):
+                for batch in batches_of(self._shards, nodes, t, steps):
+                    now = [part[: len(batch.rows)] for part in ws]
+                    with model_errors(f"at step {t} on {len(now[0])} nodes at once"):
+                        grads = gradient(now, *self._taken(batch, w.device))
+                    descent.step(grads, steps.lr_at(t))
+        return [found]
+
+    def _gradient(self, model: nn.Module) -> Callable[..., list[Tensor]]:
+        """Return the gradients of stacked parameters, given stacked examples and weights."""
+        fixed = {k: w.detach() for k, w in model.named_parameters() if not w.requires_grad}
+        fixed |= dict(model.named_buffers())
+
+        def loss(ws: list[Tensor], x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
+            named = fixed | dict(zip(self._names, ws, strict=True))
+            each = cross_entropy(functional_call(model, named, (x,)), y, reduction="none")
+            return (each * weights).sum()
+
+        return vmap(grad(loss), randomness="error")
+
+    def _taken(self, batch: Batch, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+        """Examples [c, B, ...], labels [c, B] and weights [c, B] of a batch."""
+        index = torch.from_numpy(batch.rows.reshape(-1)).to(device)
+        x = inputs(self._shards.x.index_select(0, index), self._shards.dtype)
+        y = self._shards.y.index_select(0, index).view(batch.rows.shape)
+        each = batch.weights
+        weights = torch.zeros(batch.rows.shape, dtype=x.dtype, device=device)
+        weights += each.to(device)[..., 0] if isinstance(each, Tensor) else each
+        return x.view(*batch.rows.shape, *x.shape[1:]), y, weights
+
+    def gradients(self, w: Tensor, nodes: Ints, out: Tensor) -> Tensor:
+        """Full-data losses [c] at one model w [d]; the gradients go to out [c, d]."""
+        return self._single.gradients(w, nodes, out)
+
+    def weighted(self, w: Tensor, index: Tensor, weights: Tensor) -> Tensor:
+        """Gradient [d] of the weighted sum of some examples' losses at one model w."""
+        return self._single.weighted(w, index, weights)
+
+
+def treats_examples_alone(model: nn.Module, x: Tensor, dtype: torch.dtype = torch.float32) -> bool:
+    """Whether a module in training mode is a function of each example and its parameters alone.
+
+    Not so with batch norm, which mixes a batch, with dropout, which draws random numbers, or with
+    anything that changes its buffers; these run one node at a time. Tried on a few examples, away
+    from the first weights, as zeros there would hide what a layer does.
+    """
+    if len(x) < 2:
+        return False
+    some = inputs(x[torch.linspace(0, len(x) - 1, min(4, len(x))).long()], dtype)
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(0)
+        trial = copy.deepcopy(model).train()
+        for w in trial.parameters():
+            w.add_(0.01 * torch.randn_like(w))
+        before = [b.clone() for b in trial.buffers()]
+        state = torch.default_generator.get_state()
+        try:
+            whole = trial(some.clone())
+            halves = [trial(some[k : k + 2].clone()) for k in range(0, len(some), 2)]
+            same = torch.allclose(whole, torch.cat(halves), rtol=1e-4, atol=1e-5)
+        except Exception:  # whatever a user's module cannot do with so few examples
+            return False
+        unchanged = all(torch.equal(a, b) for a, b in zip(before, trial.buffers(), strict=True))
+        return same and unchanged and torch.equal(state, torch.default_generator.get_state())

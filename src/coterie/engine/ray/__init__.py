@@ -1,0 +1,1 @@
+"""The engine over many processes; Ray itself is imported in `cluster` alone."""

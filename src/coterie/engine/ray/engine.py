@@ -1,0 +1,218 @@
+"""The engine over many processes: nodes are dealt to actors, which add up the models they train.
+
+What travels in a mean is one model per group to the actors, and one per group from each of them:
+never a node's.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from coterie.core.arrays import Floats, Ints
+from coterie.core.errors import DivergenceError
+from coterie.divergence.sketch import Sketch
+from coterie.engine.contract import Gradients, LocalSteps, Measured, Models, Score
+from coterie.engine.gradients import between
+from coterie.engine.local_rule import PLAIN, LocalRule
+from coterie.engine.means import divide
+from coterie.engine.module import GRAM_COLUMNS, HeldOut, Nodes, cosines, last_layer, summed_gram
+from coterie.engine.ray.worker import Order, Part, Shard, Sums, Work
+from coterie.engine.vectorized import Vectorized, mean_score
+
+
+class Crew(Protocol):
+    """Actors that each hold a part, and answer when asked; one that dies is replaced."""
+
+    def ask(self, method: str, *shared: Any, each: Sequence[Any] | None = None) -> list[Any]:
+        """Call a method of every actor; return the answers in the order of the parts.
+
+        `shared` goes to all, and `each` has one more argument for every actor.
+        """
+
+
+class Hire(Protocol):
+    """Where actors come from."""
+
+    def pack(self, module: nn.Module) -> bytes:
+        """Pickle a module."""
+
+    def crew(self, kind: Callable[[Part], Shard], parts: Sequence[Part]) -> Crew:
+        """Start an actor for every part."""
+
+
+class Sharded:
+    """Trains nodes on actors; the sums are taken where the data is."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        nodes: Nodes,
+        held_out: HeldOut,
+        steps: LocalSteps,
+        hire: Hire,
+        actors: int,
+        device: str = "cpu",
+        rule: LocalRule = PLAIN,
+        threads: int = 1,
+    ) -> None:
+        """Take the module, each node's examples, what is held out, and how many actors to hire."""
+        module = hire.pack(model)
+        self._lead = Vectorized(model, nodes, held_out, steps, "cpu", rule)  # it trains nothing
+        kernel, alone = self._lead.choice()["kernel"], self._lead.keeps_apart
+        path = tuple(sys.path)
+        self._work = Work(module, path, steps, rule, device, threads, alone, kernel)
+        self._nodes, self._held_out, self._hire = nodes, held_out, hire
+        self._p: Floats = nodes.sizes / nodes.sizes.sum()
+        trained = [w for w in model.parameters() if w.requires_grad]
+        self._d, self._d_last = sum(w.numel() for w in trained), last_layer(trained)
+        self._dealt = deal(nodes.sizes, actors)
+        self._crew: Crew | None = None
+        self._moment = 0
+
+    @property
+    def dealt(self) -> list[Ints]:
+        """Nodes of every actor."""
+        return self._dealt
+
+    @property
+    def crew(self) -> Crew:
+        """The actors; they start when the first question is asked."""
+        if self._crew is None:
+            self._crew = self._hire.crew(Shard, self._parts())
+        return self._crew
+
+    def choice(self) -> dict[str, str]:
+        """Return how this engine executes: what a resumed run needs to give the same digits."""
+        return {**self._lead.choice(), "actors": str(len(self._dealt))}
+
+    def choose(self, choice: dict[str, str]) -> None:
+        """Execute as another engine did: the same kernel, and nodes dealt to as many actors."""
+        self._lead.choose(choice)
+        self._work = replace(self._work, kernel=choice["kernel"])
+        self._dealt = deal(self._nodes.sizes, int(choice["actors"]))
+        self._crew = None
+
+    def _parts(self) -> list[Part]:
+        """Cut nodes by size, and what is held out into runs of whole pieces."""
+        held_out: list[dict[Literal["val", "test"], Any]] = [{} for _ in self._dealt]
+        for part, (x, y) in self._held_out.items():
+            size = self._lead.piece(part)
+            pieces = np.array_split(np.arange(0, len(y), size), len(self._dealt))
+            for own, starts in zip(held_out, pieces, strict=True):
+                at = slice(starts[0], starts[-1] + size) if len(starts) else slice(0, 0)
+                own[part] = x[at], y[at]
+        return [
+            Part(self._work, self._nodes.part(here), own)
+            for here, own in zip(self._dealt, held_out, strict=True)
+        ]
+
+    def initial(self) -> Models:
+        """Give every node the same random model w(0)."""
+        return self._lead.initial()
+
+    def advance(
+        self, models: Models, start: int, stop: int, z: Ints, present: Ints | None = None
+    ) -> Models:
+        """Take local steps start+1 .. stop on every node, then average by z, weighted by data."""
+        there = np.arange(len(z)) if present is None else present
+        own, common = (models.memory.get(f"scaffold.{name}") for name in ("own", "common"))
+        shown = None if common is None else common.numpy()
+        order = Order(models.w.numpy(), models.of_node, shown, start, stop, z, there)
+        each = [None if own is None else own[here].numpy() for here in self._dealt]
+        parts: list[Sums] = self.crew.ask("advance", order, each=each)
+        sums = self._added(parts, int(z.max()) + 1, models.w.shape[1])
+        means = divide(sums, self._nodes.sizes, models, z, there)
+        if not torch.isfinite(means).all():
+            rate = self._work.steps.lr
+            raise DivergenceError(
+                f"a mean is not finite after step {stop}; lower train.lr (now {rate:g})"
+            )
+        memory = dict(models.memory)
+        if own is not None:
+            memory["scaffold.own"] = renewed = own.clone()
+            for here, part in zip(self._dealt, parts, strict=True):
+                renewed[here] = torch.tensor(part.own)
+        return Models(means.to(models.w), z, memory)
+
+    def _added(self, parts: Sequence[Sums], K: int, d: int) -> Tensor:
+        """Add up the actors' sums [K, d], always in the same order."""
+        total = np.zeros((K, d))
+        for part in parts:
+            for k, row in zip(part.groups, part.sums, strict=True):
+                total[k] += row
+        return torch.from_numpy(total)
+
+    def gradients(self, w: Tensor, sketch: Sketch | None = None) -> Gradients:
+        """Compute every node's full-data loss and gradient at w, as the planner may see them.
+
+        Sketches are taken where the gradients are. Without, gradients come a few columns at a
+        time, for products [n, n]: they are never here as a whole.
+        """
+        if sketch is not None:
+            found = self.crew.ask("sketches", w.numpy(), sketch)
+            return Gradients(self._by_node(0, found), sketches=self._by_node(1, found))
+        losses, tail = np.empty(len(self._p)), w.new_empty(len(self._p), self._d_last)
+        gram = summed_gram(self._columns(w, losses, tail), self._p)
+        return Gradients(losses, gram, cosines(tail))
+
+    def _columns(self, w: Tensor, losses: Floats, tail: Tensor) -> Iterator[Tensor]:
+        """Yield all gradients [n, some columns]; losses, and the last columns, are kept."""
+        self._moment += 1
+        for at in range(0, self._d, GRAM_COLUMNS):
+            stop = min(at + GRAM_COLUMNS, self._d)
+            found = self.crew.ask("columns", w.numpy(), self._moment, at, stop)
+            losses[:] = self._by_node(0, found)
+            piece = torch.from_numpy(self._by_node(1, found))
+            first = self._d - self._d_last
+            if stop > first:
+                begin = max(at, first)
+                tail[:, begin - first : stop - first] = piece[:, begin - at :]
+            yield piece
+
+    def _by_node(self, at: int, found: Sequence[Any]) -> Any:
+        """Put rows of the actors' nodes, the answers' field of that number, in nodes' order."""
+        rows = np.concatenate([answer[at] for answer in found])
+        ordered = np.empty_like(rows)
+        ordered[np.concatenate(self._dealt)] = rows
+        return ordered
+
+    def measure(self, w: Tensor, z: Ints) -> Measured:
+        """Compute every node's full-data loss at w, and how the groups z diverge there.
+
+        Two questions: the groups' mean gradients, and how far the nodes' are from these.
+        """
+        self._moment += 1
+        found = self.crew.ask("centres", w.numpy(), self._moment, z)
+        centres = self._added([sums for _, sums in found], int(z.max()) + 1, self._d)
+        near = centres.to(w).numpy()
+        distances = self.crew.ask("distances", w.numpy(), self._moment, z, near)
+        delta = sum(sum(some) for some in distances)
+        return Measured(self._by_node(0, found), delta, between(self._p, z, centres))
+
+    def evaluate(self, w: Tensor, part: Literal["val", "test"]) -> Score:
+        """Score the model w on held-out examples."""
+        pieces = [piece for some in self.crew.ask("scores", w.numpy(), part) for piece in some]
+        return mean_score(pieces, len(self._held_out[part][1]))
+
+    def export(self, w: Tensor) -> dict[str, Tensor]:
+        """Return the model w as named tensors."""
+        return self._lead.export(w)
+
+
+def deal(sizes: Ints, actors: int) -> list[Ints]:
+    """Deal nodes, the largest first, to the actor that has the fewest examples; no actor for none.
+
+    >>> [part.tolist() for part in deal(np.array([5, 1, 4, 2]), 2)]
+    [[0, 1], [2, 3]]
+    """
+    actors = min(actors, len(sizes))
+    load, owner = np.zeros(actors, dtype=np.int64), np.empty(len(sizes), dtype=np.int64)
+    for i in np.lexsort((np.arange(len(sizes)), -sizes)):
+        owner[i] = load.argmin()
+        load[owner[i]] += max(1, sizes[i])
+    return [np.flatnonzero(owner == a) for a in range(actors)]

@@ -1,0 +1,165 @@
+"""What one actor does: it holds some nodes and pieces of what is held out, and answers for them.
+
+Whatever crosses is an array or a number. Every answer is a function of the question, so that one
+that was lost with its actor can be asked for again; gradients are kept between two questions about
+the same model, and computed again by an actor that does not have them.
+"""
+
+import pickle
+import sys
+import warnings
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from coterie.core.arrays import Floats, Ints
+from coterie.core.errors import ConfigError
+from coterie.divergence.sketch import Sketch
+from coterie.engine.contract import LocalSteps, Models
+from coterie.engine.gradients import Centres
+from coterie.engine.local_rule import LocalRule
+from coterie.engine.module import HeldOut, Nodes
+from coterie.engine.vectorized import Vectorized
+
+Numbers = NDArray[np.float32] | NDArray[np.float64]  # of models: train.precision
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """How all actors of a run do: the module, pickled, and how its nodes step."""
+
+    module: bytes
+    path: tuple[str, ...]  # where a user's own module is imported from
+    steps: LocalSteps
+    rule: LocalRule
+    device: str
+    threads: int
+    alone: bool
+    kernel: str
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """What one actor holds."""
+
+    work: Work
+    nodes: Nodes
+    held_out: HeldOut
+
+
+@dataclass(frozen=True, eq=False)
+class Order:
+    """Steps start+1 .. stop from models w [m, d], of which node i has of_node[i], to means by z."""
+
+    w: Numbers
+    of_node: Ints
+    common: Numbers | None  # SCAFFOLD's correction [d]
+    start: int
+    stop: int
+    z: Ints
+    there: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """An actor's part of the means of some groups: sums [k, d]; its nodes' corrections [m, d].
+
+    Sums are in double precision: rounded, they would differ with the number of actors by as much
+    as makes a max pool choose another pixel.
+    """
+
+    groups: Ints
+    sums: Floats
+    own: Numbers | None = None
+
+
+class Shard:
+    """Some nodes of a run."""
+
+    def __init__(self, part: Part) -> None:
+        """Take the nodes; their examples stay where they are, in shared memory if they are."""
+        work = part.work
+        sys.path += [folder for folder in work.path if folder not in sys.path]
+        _check_device(work.device)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+            self._engine = Vectorized(
+                pickle.loads(work.module),
+                part.nodes,
+                part.held_out,
+                work.steps,
+                work.device,
+                work.rule,
+                work.threads,
+                alone=work.alone,
+                kernel=work.kernel,
+            )
+        self._device = torch.device(work.device)
+        self._rows: tuple[int, Floats, Tensor] | None = None
+        self._centres: tuple[int, Centres] | None = None
+
+    def advance(self, order: Order, own: Numbers | None) -> Sums:
+        """Take local steps, and add up the models by group, weighted by data."""
+        memory = {}
+        if own is not None and order.common is not None:
+            memory = {"scaffold.own": self._tensor(own)}
+            memory["scaffold.common"] = self._tensor(order.common)
+        models = Models(self._tensor(order.w), order.of_node, memory)
+        sums, renewed = self._engine.sums(models, order.start, order.stop, order.z, order.there)
+        after = None if renewed is None else renewed.cpu().numpy()
+        return _nonzero(sums, after)
+
+    def sketches(self, w: Numbers, sketch: Sketch) -> tuple[Floats, Floats]:
+        """Losses [m] of the nodes here, and sketches [m, r] of their gradients."""
+        losses, rows = self._engine.gauge().rows(self._tensor(w), sketch)
+        return losses, rows.numpy()
+
+    def columns(self, w: Numbers, moment: int, start: int, stop: int) -> tuple[Floats, Numbers]:
+        """Losses [m], and the entries from start to stop of the gradients of the nodes here."""
+        if self._rows is None or self._rows[0] != moment:
+            self._rows = (moment, *self._engine.gauge().rows(self._tensor(w)))
+        _, losses, rows = self._rows
+        found: Numbers = rows[:, start:stop].contiguous().numpy()
+        if stop >= rows.shape[1]:
+            self._rows = None
+        return losses, found
+
+    def centres(self, w: Numbers, moment: int, z: Ints) -> tuple[Floats, Sums]:
+        """Losses [m], and the part of the nodes here in the groups' mean gradients."""
+        found = self._engine.gauge().centres(self._tensor(w), z)
+        self._centres = moment, found
+        return found.losses, _nonzero(found.sums, None)
+
+    def distances(self, w: Numbers, moment: int, z: Ints, near: Numbers) -> list[float]:
+        """Weighted distances of the gradients here from their groups' means near [K, d]."""
+        kept = self._centres[1] if self._centres and self._centres[0] == moment else None
+        self._centres = None
+        return self._engine.gauge().distances(self._tensor(w), z, self._tensor(near), kept)
+
+    def scores(self, w: Numbers, part: Literal["val", "test"]) -> list[tuple[float, int]]:
+        """Scores of w on the held-out pieces here."""
+        return self._engine.scores(self._tensor(w), part)
+
+    def _tensor(self, array: Numbers) -> Tensor:
+        return torch.tensor(array, device=self._device)
+
+
+def _nonzero(sums: Tensor, own: Numbers | None) -> Sums:
+    """Leave out groups that nothing was added to: what travels is a model per group here."""
+    groups = torch.nonzero(sums.any(dim=1)).flatten()
+    return Sums(groups.numpy(), sums[groups].numpy(), own)
+
+
+def _check_device(device: str) -> None:
+    """Refuse a device that the actor was not given."""
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ConfigError(
+            "train.device 'cuda' is not there for an actor; set ray.gpus_per_actor to its share "
+            "of a GPU, or use train.device = 'cpu'"
+        )
+    if device == "mps" and not torch.backends.mps.is_available():
+        raise ConfigError("train.device 'mps' is not there for an actor; use 'cpu'")

@@ -1,0 +1,1 @@
+"""What a person asks before anything is trained: data, network, plan, schedule."""

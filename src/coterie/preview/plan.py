@@ -1,0 +1,264 @@
+"""Who should train with whom: every way to group the nodes, priced, and the best trade-offs."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+
+import numpy as np
+
+from coterie.config.factories import load_dataset, make_search
+from coterie.config.prepare import Prepared, prepare
+from coterie.config.settings import AlgorithmConfig, Config
+from coterie.core.arrays import Ints
+from coterie.core.errors import ConfigError, GroupingError
+from coterie.core.types import Progress
+from coterie.grouping import Evidence
+from coterie.grouping.limits import check_keeper
+from coterie.grouping.objective import Objective
+from coterie.grouping.planner import Effort
+from coterie.partition.measure import emd, pooled
+from coterie.preview.data import title_of
+from coterie.preview.pricing import Found, Point, label, with_front
+from coterie.simulate.algorithms import ALGORITHMS, METHODS, Search
+from coterie.simulate.loop import first_evidence
+
+BOTH = "fedavg-ic"
+WEIGHED = {"fedavg-c": (0.0, 1.0), "fedavg-i": (1.0, 0.0)}  # the others weigh both costs
+SEEN = {"gradients": "gradients", "sketch": "sketches of the gradients", "labels": "label shares"}
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """A group: its server, nodes of each edge [edges], and its class counts' distance from all."""
+
+    server: int
+    nodes: Ints
+    edges: Ints
+    examples: int
+    classes: int
+    distance: float
+
+
+@dataclass(frozen=True, eq=False)
+class PlanView:
+    """What is known before training: points in the order they were found, and the one to take.
+
+    `chosen` costs least of all that make num_groups groups and keep to the limits. `answer` is what
+    a run of the experiment would use, if that is among the points; `own` says what it runs by.
+    """
+
+    title: str
+    points: tuple[Point, ...]
+    chosen: Point
+    answer: Point | None
+    left_out: tuple[str, ...]  # methods that cannot group these nodes, and why
+    stopped: bool  # by Ctrl-C, before every weighting had its time
+    algorithm: AlgorithmConfig
+    own: AlgorithmConfig  # of the experiment; it may not search, which `algorithm` does
+    weights: tuple[float, float]  # of Delta, and of seconds
+    global_s: float
+    prepared: Prepared
+
+    @property
+    def front(self) -> list[Point]:
+        """Points that no other beats, by Delta; of equals the first."""
+        first = {(p.Delta, p.group_s): p for p in reversed(self.points) if p.on_front}
+        return [first[key] for key in sorted(first)]
+
+    @property
+    def methods(self) -> list[Point]:
+        """Points of methods, the least cost first."""
+        return sorted((p for p in self.points if p.by_method), key=lambda p: p.cost)
+
+    @property
+    def cheaper(self) -> Point | None:
+        """The point of least cost, if that has another number of groups and so was not chosen."""
+        least = min((p for p in self.points if not p.breaks), key=_order)
+        return least if least.cost < self.chosen.cost else None
+
+    @property
+    def num_groups(self) -> int:
+        """Groups that the experiment asks for: K."""
+        return self.algorithm.usual[0]
+
+    @property
+    def seen(self) -> str:
+        """What Delta is worked out from."""
+        return SEEN[self.algorithm.evidence]
+
+    @property
+    def timed(self) -> bool:
+        """Whether it is known how long a local step takes; if not, it counts 0 s."""
+        return self.prepared.size.flops_per_example > 0
+
+    def cycle_s(self, point: Point) -> float:
+        """Seconds of transfers in a cycle: tau2 - 1 means of the groups and a global one."""
+        return point.group_s * (self.algorithm.usual[2] - 1) + self.global_s
+
+    def node_name(self, vertex: int) -> str:
+        """Name a node by its file's name or its number, and a place that serves by its own."""
+        names, n = self.prepared.node_names, len(self.chosen.grouping.z)
+        if vertex >= n:
+            return self.prepared.problem.network.topology.name(vertex)
+        return names[vertex] if names else str(vertex)
+
+    @property
+    def groups(self) -> list[Group]:
+        """The chosen groups."""
+        z, servers = self.chosen.grouping.z, self.chosen.grouping.servers
+        edge_of = self.prepared.problem.edge_of
+        counts = pooled(self.prepared.class_counts, z)
+        members = [np.flatnonzero(z == k) for k in range(len(servers))]
+        return [
+            Group(
+                int(servers[k]),
+                nodes,
+                np.bincount(edge_of[nodes], minlength=int(edge_of.max()) + 1),
+                int(counts[k].sum()),
+                int((counts[k] > 0).sum()),
+                float(distance),
+            )
+            for k, (nodes, distance) in enumerate(zip(members, emd(counts), strict=True))
+        ]
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked: a run that searches, what the experiment has it run by, and every method."""
+
+    config: Config
+    own: AlgorithmConfig
+    weights: tuple[float, float]
+    asked: tuple[Search, ...]
+
+    @property
+    def seen(self) -> Config:
+        """The experiment with both costs in mind: by fedavg-c alone, every Delta would be 0."""
+        both = replace(self.config.algorithm, name=BOTH, grouping="coterie", alpha_iid=1.0)
+        return replace(self.config, algorithm=both)
+
+    def check(self, prepared: Prepared) -> None:
+        """Refuse limits that a run would refuse too."""
+        if ALGORITHMS[self.own.name].searched:
+            check_keeper(prepared.problem.view.limits, self.own.grouping)
+
+
+def question(configs: Sequence[Config], methods: Sequence[str] = ()) -> Question:
+    """Ask about the run of an experiment that `plans` speaks of; an unknown method is an error."""
+    config, own = _planned(configs)
+    c = config.algorithm
+    if c.open:
+        raise ConfigError(
+            f"algorithm.{c.open[0]} is 'auto': --explain says what a run would choose, or give it "
+            "a number"
+        )
+    weights = _weights(c)
+    names = list(methods or dict.fromkeys([*METHODS, c.grouping]))
+    ask = replace(make_search(config), alpha_iid=weights[0], alpha_comm=weights[1])
+    asked = tuple(replace(ask, method=name) for name in names)
+    for each in asked:
+        each.planner()  # an unknown name is an error before anything takes its time
+    return Question(config, own, weights, asked)
+
+
+def plans(
+    configs: Sequence[Config],
+    *,
+    methods: Sequence[str] = (),
+    budget_s: float | None = None,
+    progress: Progress = lambda what, done, of: None,
+    clock: Callable[[], float] = time.monotonic,
+) -> PlanView:
+    """Group the nodes of an experiment by every method, and search along the trade-off.
+
+    Of a sweep that is the first run that weighs both costs, or else the first that searches, or
+    else the first, searched. The planner looks for budget_s at every weighting, or as long as the
+    experiment says, by `clock`; Ctrl-C ends a search with a budget and keeps what it has.
+    """
+    q = question(configs, methods)
+    dataset = load_dataset(q.config, progress)
+    progress("one training step", 0, 0)
+    prepared = prepare(q.seen, dataset)
+    q.check(prepared)
+    title = f"{q.config.network.topology}, {title_of(q.config)}"
+    evidence = first_evidence(prepared.problem)
+    return answer(q, title, prepared, evidence, budget_s, progress, clock)
+
+
+def answer(
+    q: Question,
+    title: str,
+    prepared: Prepared,
+    evidence: Evidence,
+    budget_s: float | None = None,
+    progress: Progress = lambda what, done, of: None,
+    clock: Callable[[], float] = time.monotonic,
+) -> PlanView:
+    """Group prepared nodes by every method on the evidence, and search along the trade-off."""
+    c, own, weights = q.config.algorithm, q.own, q.weights
+    objective = Objective(evidence, *weights)
+    if not (objective.iid or objective.comm):
+        raise GroupingError(
+            f"every grouping costs the same with weights {label(*weights)}, {c.num_groups} groups "
+            f"and tau2 = {c.tau2}; raise one of them"
+        )
+    found = Found(prepared, evidence, objective, clock)
+    for done, each in enumerate(q.asked):
+        progress(f"grouping by {each.method}", done, len(q.asked))
+        found.add_method(each)
+        if found.stopped:
+            break
+    effort = make_search(q.config).effort if budget_s is None else Effort(budget_s=budget_s)
+    if not found.stopped:
+        found.add_searches(weights, effort, progress)
+    points = with_front(found.points)
+    fit = [p for p in points if not p.breaks and len(p.sizes) == c.num_groups]
+    if not fit:
+        raise GroupingError("no grouping was found that keeps to the limits; loosen one of them")
+    return PlanView(
+        f"{title}: {len(evidence.p):,} nodes by {c.name}",
+        tuple(points),
+        min(fit, key=_order),
+        next((p for p in points if p.by_method and p.name == _used(own)), None),
+        tuple(found.left_out),
+        found.stopped,
+        c,
+        own,
+        weights,
+        _global_s(evidence, prepared),
+        prepared,
+    )
+
+
+def _planned(configs: Sequence[Config]) -> tuple[Config, AlgorithmConfig]:
+    """Choose a run, made to search, and return what it is by as the experiment has it."""
+    both = (c for c in configs if c.algorithm.name == BOTH)
+    searched = (c for c in configs if ALGORITHMS[c.algorithm.name].searched)
+    for config in chain(both, searched):
+        return config, config.algorithm
+    own = configs[0].algorithm
+    return replace(configs[0], algorithm=replace(own, name=BOTH)), own
+
+
+def _used(own: AlgorithmConfig) -> str:
+    """Name the method by which a run groups; none where it makes no groups."""
+    if ALGORITHMS[own.name].searched:
+        return own.grouping
+    return "edge" if own.name == "hierfavg" else ""
+
+
+def _weights(c: AlgorithmConfig) -> tuple[float, float]:
+    iid, comm = WEIGHED.get(c.name, (1.0, 1.0))
+    return iid * c.alpha_iid, comm * c.alpha_comm
+
+
+def _order(point: Point) -> tuple[float, float, float]:
+    return point.cost, point.Delta, point.group_s
+
+
+def _global_s(evidence: Evidence, prepared: Prepared) -> float:
+    """Seconds of a global mean by the clock that times the groups here."""
+    if evidence.delays is not None:
+        return evidence.delays.global_s
+    return prepared.problem.everyone.transfer.seconds

@@ -1,0 +1,107 @@
+"""A plan as a file: who trains with whom, under which server, when, and how long it should take.
+
+JSON by `plan-1.schema.json` beside this module, or CSV with a row for every node (docs/plan.md).
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from coterie.core.errors import CoterieError
+
+VERSION = 1
+FORMAT = "coterie-plan"
+SCHEMA = Path(__file__).parent / f"plan-{VERSION}.schema.json"
+
+
+class PlanError(CoterieError):
+    """A plan file that cannot be read, or is not for these nodes."""
+
+
+@dataclass(frozen=True)
+class PlannedNode:
+    """A node: its group, its examples, and the seconds that one local step should take it."""
+
+    node: str
+    group: int
+    examples: int
+    step_s: float
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """Seconds of the slowest node's step, a group mean, a global mean, and a global round.
+
+    A global round is tau1 * tau2 local steps, tau2 - 1 group means and a global one.
+    """
+
+    step_s: float
+    group_s: float
+    global_s: float
+    round_s: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Groups 0..K-1 with their servers, nodes with their groups, the schedule, and predictions."""
+
+    title: str
+    found_by: str
+    tau1: int
+    tau2: int
+    steps: int
+    model_bytes: int
+    Delta: float
+    predicted: Predicted
+    servers: tuple[str, ...]  # of each group
+    nodes: tuple[PlannedNode, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All nodes, in their order."""
+        return tuple(node.node for node in self.nodes)
+
+    def members(self, group: int) -> list[PlannedNode]:
+        """Nodes of a group, in their order."""
+        return [node for node in self.nodes if node.group == group]
+
+
+def checked(plan: Plan, where: str) -> Plan:
+    """Return a plan whose parts fit together, or say in one line what does not."""
+    names: set[str] = set()
+    for node in plan.nodes:
+        if node.node in names:
+            raise PlanError(f"{where}: node {node.node!r} is there twice; every node needs one id")
+        names.add(node.node)
+        if not node.group < len(plan.servers):
+            raise PlanError(
+                f"{where}: node {node.node!r} is in group {node.group}, and there are "
+                f"{len(plan.servers)}, counted from 0"
+            )
+    used = {node.group for node in plan.nodes}
+    for k, server in enumerate(plan.servers):
+        if k not in used:
+            raise PlanError(f"{where}: group {k} has no node; number the groups that have some")
+        home = next((node.group for node in plan.nodes if node.node == server), k)
+        if home != k:
+            raise PlanError(
+                f"{where}: group {k} has the server {server!r}, which is a node of group {home}"
+            )
+    return plan
+
+
+def check_nodes(plan: Plan, names: list[str], where: str) -> None:
+    """Refuse nodes that a plan does not know, and a plan whose nodes are not all there.
+
+    >>> from coterie.planfile.reading import EXAMPLE
+    >>> check_nodes(EXAMPLE, ["a", "b"], "the network")
+    Traceback (most recent call last):
+    coterie.planfile.PlanError: the network: node 'c' of the plan is missing
+    """
+    known, here = set(plan.names), set(names)
+    for name in names:
+        if name not in known:
+            raise PlanError(f"{where}: node {name!r} is not in the plan; plan again with it")
+    missing = [name for name in plan.names if name not in here]
+    if missing:
+        more = f", and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise PlanError(f"{where}: node {missing[0]!r} of the plan is missing{more}")

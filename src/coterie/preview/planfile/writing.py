@@ -1,0 +1,103 @@
+"""Writing a plan: the chosen groups of `coterie plan`, as JSON or CSV."""
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from coterie.preview.plan import PlanView
+from coterie.preview.planfile import (
+    FORMAT,
+    VERSION,
+    Plan,
+    PlanError,
+    PlannedNode,
+    Predicted,
+    checked,
+)
+from coterie.preview.planfile.reading import COLUMNS
+
+SUFFIXES = (".json", ".csv")
+
+
+def plan_of(view: PlanView) -> Plan:
+    """Make a plan of the chosen groups, with what the network's and the nodes' clocks predict."""
+    problem, grouping = view.prepared.problem, view.chosen.grouping
+    (_, tau1, tau2), n = view.algorithm.usual, len(grouping.z)
+    sizes = view.prepared.class_counts.sum(axis=1)
+    each_s = problem.node_step_s if problem.node_step_s is not None else np.full(n, problem.step_s)
+    nodes = [
+        PlannedNode(view.node_name(i), int(grouping.z[i]), int(sizes[i]), float(each_s[i]))
+        for i in range(n)
+    ]
+    times = Predicted(
+        float(each_s.max()),
+        view.chosen.group_s,
+        view.global_s,
+        tau1 * tau2 * float(each_s.max()) + view.cycle_s(view.chosen),
+    )
+    return checked(
+        Plan(
+            view.title,
+            view.chosen.name,
+            tau1,
+            tau2,
+            problem.steps,
+            problem.model_bytes,
+            view.chosen.Delta,
+            times,
+            tuple(view.node_name(int(server)) for server in grouping.servers),
+            tuple(nodes),
+        ),
+        "the plan",
+    )
+
+
+def check_suffix(path: Path) -> None:
+    """Refuse a name from which the kind of file cannot be told."""
+    if path.suffix not in SUFFIXES:
+        raise PlanError(f"--export must end in .json or .csv, got {str(path)!r}")
+
+
+def contents(plan: Plan, suffix: str) -> bytes:
+    """Write a plan as the file of that suffix has it."""
+    if suffix == ".csv":
+        return _rows(plan).encode()
+    return (json.dumps(as_json(plan), indent=1, allow_nan=False) + "\n").encode()
+
+
+def as_json(plan: Plan) -> dict[str, Any]:
+    """Return a plan as the schema has it."""
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "title": plan.title,
+        "found_by": plan.found_by,
+        "model_bytes": plan.model_bytes,
+        "Delta": plan.Delta,
+        "schedule": {"tau1": plan.tau1, "tau2": plan.tau2, "steps": plan.steps},
+        "predicted": vars(plan.predicted),
+        "groups": [{"group": k, "server": server} for k, server in enumerate(plan.servers)],
+        "nodes": [vars(node) for node in plan.nodes],
+    }
+
+
+def _rows(plan: Plan) -> str:
+    common = {
+        "version": VERSION,
+        "tau1": plan.tau1,
+        "tau2": plan.tau2,
+        "steps": plan.steps,
+        "model_bytes": plan.model_bytes,
+        "Delta": plan.Delta,
+    }
+    text = io.StringIO()
+    rows = csv.DictWriter(text, list(COLUMNS), lineterminator="\n")
+    rows.writeheader()
+    for node in plan.nodes:
+        own = {**vars(node), "server": plan.servers[node.group]}
+        rows.writerow({**vars(plan.predicted), **common, **own})
+    return text.getvalue()

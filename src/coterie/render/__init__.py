@@ -1,0 +1,1 @@
+"""What a person looks at: the report's page, figures, and the page of a run under way."""

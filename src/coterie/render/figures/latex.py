@@ -1,0 +1,80 @@
+r"""The comparison as a LaTeX table for booktabs."""
+
+import re
+from collections.abc import Sequence
+
+from coterie.analysis.compare import Block, Line
+from coterie.analysis.format import cells, footing, heading
+
+SPECIAL = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "#": r"\#",
+    "%": r"\%",
+    "_": r"\_",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
+    "`": r"\textasciigrave{}",
+    "'": r"\textquotesingle{}",
+}
+HEAD = (
+    *("", "accuracy", "time", "to target", "speed"),
+    *(rf"$d_\mathrm{{{what}}}$" for what in ("local", "group", "global")),
+    *("", ""),
+)
+UNITS = ("", r"\%", "s", "s", "up", "ms", "ms", "ms", r"$\Delta$", "group sizes")
+
+
+def latex_table(blocks: Sequence[Block]) -> bytes:
+    r"""Write all blocks as one tabular, each under what tells it from the others."""
+    lines = [
+        r"% \usepackage{booktabs}",
+        r"\begin{tabular}{l" + "r" * (len(HEAD) - 2) + "l}",
+        r"\toprule",
+        " & ".join(HEAD) + r" \\",
+        " & ".join(UNITS) + r" \\",
+    ]
+    for block in blocks:
+        lines.append(r"\midrule")
+        if len(blocks) > 1:
+            said = escape(heading(block))
+            lines.append(rf"\multicolumn{{{len(HEAD)}}}{{l}}{{\textit{{{said}}}}} \\")
+        lines += [" & ".join(_cells(line)) + r" \\" for line in block.lines]
+    lines += [r"\bottomrule", r"\end{tabular}"]
+    lines += [f"% {_comment(foot)}" for foot in dict.fromkeys(map(footing, blocks))]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def _cells(line: Line) -> list[str]:
+    name, *figures = cells(line)
+    return [escape(name), *map(_figure, figures)]
+
+
+def _figure(text: str) -> str:
+    """Write a cell of digits: signs as LaTeX has them, a dash where there is nothing."""
+    if text == "-":
+        return "--"
+    text = text.replace("±", r"$\pm$")
+    return re.sub(r"(?<=\d)x(?=\d|$)", r"$\\times$", text)
+
+
+def escape(text: str) -> str:
+    r"""Write a user's text so that LaTeX prints it as it is.
+
+    >>> print(escape("own_grouping:plan 50% -- {x}"))
+    own\_grouping:plan 50\% -{}- \{x\}
+    """
+    line = re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]", " ", text)
+    safe = "".join(SPECIAL.get(letter, letter) for letter in line)
+    return re.sub(r"(?<=[-,?!])(?=[-,])", "{}", safe)  # -- would be one longer dash
+
+
+def _comment(text: str) -> str:
+    return " ".join(text.split())

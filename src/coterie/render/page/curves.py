@@ -1,0 +1,166 @@
+"""Curves over the seeds of a line: means, bands, fewer points where there are many."""
+
+from collections.abc import Sequence
+from statistics import mean, stdev
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from coterie.analysis.align import aligned
+from coterie.core.types import Json
+from coterie.runs.record import RecordedRun
+from coterie.simulate.algorithms import find_algorithm
+from coterie.theory.bounds import Constants, simple_distance
+
+Column = list[float | None]
+
+
+class Quantity(NamedTuple):
+    """Something that rows measure: its key there, what it is called, its unit, its figure."""
+
+    key: str
+    label: str
+    unit: str
+    figure: str
+    scale: float = 1.0
+
+
+BOUND = "bound"  # not in a row, but made of what is
+AXES = (
+    Quantity("seconds", "simulated time", "s", "x"),
+    Quantity("wall_s", "wall time", "s", "x"),
+    Quantity("epoch", "epochs", "", "x"),
+    Quantity("t", "steps", "", "x"),
+)
+QUANTITIES = (
+    Quantity("test_accuracy", "test accuracy", "%", "curves", 100.0),
+    Quantity("train_loss", "train loss", "", "curves"),
+    Quantity("test_loss", "test loss", "", "curves"),
+    Quantity("Delta", "Delta: groups from the whole", "", "divergence"),
+    Quantity("delta", "delta: nodes from their group", "", "divergence"),
+    Quantity(BOUND, "bound: straying in the next round", "", "divergence"),
+)
+DIGITS, NOTHING = 6, 1e-12  # what is smaller is what rounding left of 0
+
+
+def curve(runs: Sequence[RecordedRun], most: int) -> Json:
+    """Average runs of a line at the steps that all of them measured, and keep `most` points.
+
+    An x is the mean over seeds too, as seeds differ in seconds. `low` and `high` are the least and
+    the most of the seeds, `sd` is their standard deviation; a single seed has none of them. Seeds
+    that chose their schedules are averaged between the steps that they measured, too.
+    """
+    measured = [
+        {row["t"]: {**row, BOUND: bound(run, row)} for row in run.rows if _measured(row)}
+        for run in runs
+    ]
+    rows_at = aligned(runs, measured)
+    shared = list(rows_at[0])
+    at = [[rows[t] for rows in rows_at] for t in shared]
+    x = {axis.key: _over([_column(rows, axis) for rows in at], mean) for axis in AXES}
+    y = {}
+    for quantity in QUANTITIES:
+        values = [_column(rows, quantity) for rows in at]
+        if any(each is not None for each in values):
+            y[quantity.key] = _bands(values, several=len(runs) > 1)
+    kept = thin(list(y.values()), len(shared), most)
+    return {
+        "x": {key: _some(column, kept) for key, column in x.items() if None not in column},
+        "y": {key: {k: _some(c, kept) for k, c in band.items()} for key, band in y.items()},
+        "points": len(shared),
+        "unshared": len(set().union(*measured)) - len(shared),
+        "between": len(shared) - len(set(measured[0]).intersection(*measured[1:])),
+    }
+
+
+def _measured(row: Json) -> bool:
+    return row["test_accuracy"] is not None
+
+
+def bound(run: RecordedRun, row: Json) -> float | None:
+    """Bound ||w - v_[l]|| at the end of the global interval that begins with a row.
+
+    By Delta and delta as they are there; None where it does not hold: steps that are more than one
+    gradient of all data, and models that are not convex.
+    """
+    told = run.settings
+    more = [told.get(f"optimizer.{key}") for key in ("momentum", "fedprox", "scaffold")]
+    if told.get("model.name") != "sr" or told.get("train.batch_size") != "full" or any(more):
+        return None
+    if row.get("Delta") is None or row.get("delta") is None:
+        return None
+    taus = told["algorithm.tau1"], told["algorithm.tau2"]
+    if "auto" in taus:
+        return None
+    schedule = find_algorithm(told["algorithm.name"]).schedule(*taus)
+    eta = told["train.lr"] * told["train.lr_decay"] ** row["t"]
+    return simple_distance(Constants(eta, 0.0, row["delta"], row["Delta"]), schedule)
+
+
+def _column(rows: Sequence[Json], quantity: Quantity) -> list[float] | None:
+    """One quantity at one step, of every seed; None unless all have it."""
+    values = [row.get(quantity.key) for row in rows]
+    return None if None in values else [quantity.scale * v for v in values if v is not None]
+
+
+def _over(values: Sequence[list[float] | None], f: Any) -> Column:
+    return [None if each is None else _short(f(each)) for each in values]
+
+
+def _bands(values: Sequence[list[float] | None], *, several: bool) -> dict[str, Column]:
+    functions = {"mean": mean, "low": min, "high": max, "sd": stdev}
+    return {key: _over(values, f) for key, f in functions.items() if several or key == "mean"}
+
+
+def thin(bands: Sequence[dict[str, Column]], points: int, most: int) -> list[int]:
+    """Choose at most `most` of some points: the first, the last, and the extremes of every stretch.
+
+    >>> spiky = [{"mean": [0.0] * 50 + [9.0] + [0.0] * 49}]
+    >>> kept = thin(spiky, 100, 12)
+    >>> len(kept) <= 12, 50 in kept, kept[0], kept[-1]
+    (True, True, 0, 99)
+    """
+    if points <= most:
+        return list(range(points))
+    stretches = max(1, (most - 2) // (2 * max(len(bands), 1)))
+    kept = {0, points - 1}
+    for band in bands:
+        low, high = (
+            np.array([np.nan if v is None else v for v in band.get(key, band["mean"])])
+            for key in ("low", "high")
+        )
+        for stretch in np.array_split(np.arange(points), stretches):
+            if np.isfinite(low[stretch]).any():
+                kept |= {int(stretch[np.nanargmin(low[stretch])])}
+                kept |= {int(stretch[np.nanargmax(high[stretch])])}
+    return sorted(kept)
+
+
+def _some(column: Column, kept: list[int]) -> Column:
+    return [column[at] for at in kept]
+
+
+def _short(value: float) -> float:
+    return 0.0 if abs(value) < NOTHING else float(f"{value:.{DIGITS}g}")
+
+
+def hit(runs: Sequence[RecordedRun], targets: dict[int, float]) -> Json | None:
+    """Where runs first measured the target of their seed: the mean on every axis; None if none did.
+
+    The mean is over those that did; `reached` says how many.
+    """
+    rows = []
+    for run in runs:
+        target = targets.get(run.config["seed"])
+        first = next((r for r in run.rows if _reached(r["test_accuracy"], target)), None)
+        if first is not None:
+            rows.append(first)
+    if not rows:
+        return None
+    columns = {axis.key: _column(rows, axis) for axis in AXES}
+    at = {key: _short(mean(column)) for key, column in columns.items() if column is not None}
+    return {**at, "reached": len(rows), "of": len(runs)}
+
+
+def _reached(accuracy: float | None, target: float | None) -> bool:
+    return accuracy is not None and target is not None and accuracy >= target

@@ -1,0 +1,272 @@
+"""Everything that the page of runs shows, as one JSON value: the page only draws it."""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from statistics import mean
+
+from coterie.analysis.compare import (
+    Block,
+    compare,
+    label,
+    lines_of,
+    members_of,
+    name_of,
+    targets_of,
+)
+from coterie.analysis.format import COLUMNS, cells, footing, heading
+from coterie.analysis.palette import look_numbers
+from coterie.core.types import Json, Progress
+from coterie.paper import Table
+from coterie.render.page.chosen import choices
+from coterie.render.page.costs import bars, pareto
+from coterie.render.page.curves import AXES, QUANTITIES, curve, hit
+from coterie.render.page.network_data import groups_of, key_of, network_of
+from coterie.runs.record import RecordedRun
+from coterie.simulate.algorithms import ALGORITHMS
+
+MakeCurve = Callable[[Sequence[RecordedRun], int], Json]
+MakeNetwork = Callable[[RecordedRun], Json]
+FORMAT = 1
+MOST_POINTS, LEAST_POINTS = 2000, 200  # of a curve
+MOST_NUMBERS = 400_000  # of all curves: about 3 MB
+
+
+def page_data(
+    runs: Sequence[RecordedRun],
+    target: float | None = None,
+    left_out: Sequence[str] = (),
+    progress: Progress = lambda what, done, of: None,
+    *,
+    tables: Sequence[Table] = (),
+    expected: Sequence[Json] = (),
+    make_curve: MakeCurve = curve,
+    make_network: MakeNetwork = network_of,
+) -> Json:
+    """Describe runs block by block; `left_out` are lines about runs that could not be shown.
+
+    A block holds runs that differ in algorithm and seed only; nothing is averaged across blocks.
+    Runs that are not complete are lines of their own; before its groups are known, a run's grouping
+    is empty. `tables` stand on top. For a page that is made again and again: `expected` are the
+    configs of all runs to come, so that colours stay, and `make_curve` and `make_network` may
+    remember what they made.
+    """
+    blocks = compare(runs, target)
+    members = [members_of(runs, block) for block in blocks]
+    styles = _styles(runs, blocks, expected)
+    page = _Page(styles, _names(runs), _most_points(members), {}, make_curve, make_network)
+    told = []
+    for number, (block, own) in enumerate(zip(blocks, members, strict=True)):
+        progress("settings", number, len(blocks))
+        told.append(_block(page, block, own, target))
+    return {
+        "format": FORMAT,
+        "title": f"{len(runs)} run{'' if len(runs) == 1 else 's'}",
+        "made_by": f"coterie {version('coterie')}",
+        "left_out": list(left_out),
+        "tables": [asdict(table) for table in tables],
+        "notes": _version_notes(runs, page.names),
+        "axes": [axis._asdict() for axis in AXES],
+        "quantities": [quantity._asdict() for quantity in QUANTITIES],
+        "columns": [name.replace("\n", " ") for name in COLUMNS],
+        "blocks": told,
+        "networks": list(page.networks.values()),
+        **_settings(runs, page.names, members),
+    }
+
+
+@dataclass(frozen=True)
+class _Page:
+    """What the blocks of a page share; a network that several runs have is kept once."""
+
+    styles: dict[str, int]  # the look of every label, the same in all blocks
+    names: dict[Path, str]
+    most_points: int
+    networks: dict[bytes, Json]
+    make_curve: MakeCurve
+    make_network: MakeNetwork
+
+    def network(self, run: RecordedRun) -> int | None:
+        """Return the number of a run's network; None for a run that needs or has none yet."""
+        if not run.grouping or ALGORITHMS[run.config["algorithm"]["name"]].pooled:
+            return None
+        key = key_of(run)
+        if key not in self.networks:
+            self.networks[key] = self.make_network(run)
+        return list(self.networks).index(key)
+
+
+def _styles(
+    runs: Sequence[RecordedRun], blocks: Sequence[Block], expected: Sequence[Json]
+) -> dict[str, int]:
+    """Number the looks of labels; a line keeps its own when its runs are complete."""
+    names = {label(run): name_of(run.config) for run in runs}
+    to_come = [name_of(config) for config in expected]
+    shown = [names[line.algorithm] for block in blocks for line in block.lines]
+    number_of = look_numbers([*to_come, *shown])
+    return {said: number_of[name] for said, name in names.items()}
+
+
+def _names(runs: Sequence[RecordedRun]) -> dict[Path, str]:
+    """Name runs by their folders, without the part of the path that all have in common."""
+    if not runs:
+        return {}
+    folders = [run.folder.absolute() for run in runs]
+    common = Path(os.path.commonpath([folder.parent for folder in folders]))
+    return {
+        run.folder: folder.relative_to(common).as_posix()
+        for run, folder in zip(runs, folders, strict=True)
+    }
+
+
+def _most_points(members: Sequence[Sequence[RecordedRun]]) -> int:
+    """Share the numbers that a page may hold among its curves."""
+    numbers = 0
+    for runs in members:
+        by_label = lines_of(runs)
+        numbers += sum(
+            len(AXES) + len(QUANTITIES) * (4 if len(own) > 1 else 1) for own in by_label.values()
+        )
+    return max(LEAST_POINTS, min(MOST_POINTS, MOST_NUMBERS // max(numbers, 1)))
+
+
+def _block(page: _Page, block: Block, runs: list[RecordedRun], target: float | None) -> Json:
+    by_label = lines_of(runs)
+    targets = targets_of(runs, target)
+    said = [100 * value for value in targets.values()]
+    lines = [
+        {
+            "label": line.algorithm,
+            "style": page.styles[line.algorithm],
+            "cells": cells(line),
+            "accuracy": line.accuracy,
+            "target_s": line.target_s,
+            "reached": line.reached,
+            **_line(page, by_label[line.algorithm], targets),
+        }
+        for line in block.lines
+    ]
+    return {
+        "heading": heading(block),
+        "footing": footing(block),
+        "target": {"mean": mean(said), "low": min(said), "high": max(said)} if said else None,
+        "notes": _notes(by_label, lines),
+        "lines": lines,
+        "bars": bars([by_label[line.algorithm] for line in block.lines]),
+        "pareto": pareto(
+            [
+                (page.styles[name], name, page.names[run.folder], run)
+                for name, own in by_label.items()
+                for run in own
+            ]
+        ),
+    }
+
+
+def _line(page: _Page, runs: list[RecordedRun], targets: dict[int, float]) -> Json:
+    first = runs[0]
+    network = page.network(first)
+    drawn = network is not None and "at" in list(page.networks.values())[network]
+    return {
+        "seeds": [run.config["seed"] for run in runs],
+        "curve": page.make_curve(runs, page.most_points),
+        "hit": hit(runs, targets),
+        "groups": groups_of(first) if first.grouping else None,
+        "network": network,
+        "z": first.grouping["z"] if drawn else None,
+        "servers": first.grouping.get("servers") if drawn else None,
+    }
+
+
+def _notes(by_label: dict[str, list[RecordedRun]], lines: list[Json]) -> list[str]:
+    """Say what the figures of a block might hide."""
+    notes = []
+    done = {name for name, own in by_label.items() if own[0].summary["status"] == "complete"}
+    seeds = {line["label"]: line["seeds"] for line in lines if line["label"] in done}
+    if len({tuple(own) for own in seeds.values()}) > 1:
+        said = ", ".join(f"{name} {len(own)}" for name, own in seeds.items())
+        notes.append(f"Lines have different seeds ({said}): their means are not of the same draws.")
+    notes += [said for name, own in by_label.items() for said in choices(name, own)]
+    for name, own in by_label.items():
+        versions = {_version(run) for run in own}
+        if len(versions) > 1:
+            said = " and ".join(sorted(versions))
+            notes.append(f"{name} is a mean over runs of coterie {said}.")
+    thinned = [line for line in lines if len(line["curve"]["x"]["t"]) < line["curve"]["points"]]
+    if thinned:
+        most = max(line["curve"]["points"] for line in thinned)
+        kept = max(len(line["curve"]["x"]["t"]) for line in thinned)
+        notes.append(
+            f"Curves of up to {most:,} points are drawn with at most {kept:,}: the least and the "
+            "most of every stretch are kept, so no peak is lost."
+        )
+    for line in lines:
+        if line["curve"]["unshared"]:
+            notes.append(
+                f"{line['label']}: {line['curve']['unshared']} steps that not all seeds measured "
+                "are left out of its curve."
+            )
+        if line["curve"]["between"]:
+            notes.append(
+                f"{line['label']}: seeds chose different schedules and were measured at different "
+                "steps; its curve is the mean of straight lines between them."
+            )
+    return notes
+
+
+def _version(run: RecordedRun) -> str:
+    return str(run.meta["versions"].get("coterie", "unknown"))
+
+
+def _version_notes(runs: Sequence[RecordedRun], names: dict[Path, str]) -> list[str]:
+    """Remark on runs of another version of coterie than most have."""
+    by_version: dict[str, list[str]] = {}
+    for run in runs:
+        by_version.setdefault(_version(run), []).append(names[run.folder])
+    most = max(by_version, key=lambda v: len(by_version[v]), default="")
+    return [
+        f"{len(own)} of {len(runs)} runs are from coterie {other}, the others from {most}; "
+        f"figures may not compare: {', '.join(own[:8])}{', ...' if len(own) > 8 else ''}"
+        for other, own in by_version.items()
+        if other != most
+    ]
+
+
+def _settings(
+    runs: Sequence[RecordedRun],
+    names: dict[Path, str],
+    members: Sequence[Sequence[RecordedRun]],
+) -> Json:
+    """Settings that all runs share, those that differ, and where each run comes from."""
+    tables = [{"seed": run.config["seed"], **run.settings} for run in runs]
+    keys = list(dict.fromkeys(key for table in tables for key in table))
+    differs = [k for k in keys if len({str(table.get(k)) for table in tables}) > 1]
+    shared = {k: _said(tables[0][k]) for k in keys if k not in differs}
+    block_of = {run.folder: at for at, own in enumerate(members) for run in own}
+    told = [
+        {
+            "name": names[run.folder],
+            "block": block_of[run.folder],
+            "label": label(run),
+            "accuracy": run.summary["test_accuracy"],
+            "settings": [_said(table.get(key)) for key in differs],
+            "origin": _origin(run),
+        }
+        for run, table in zip(runs, tables, strict=True)
+    ]
+    origins = list({str(run["origin"]): run["origin"] for run in told}.values())
+    for run in told:
+        run["origin"] = origins.index(run["origin"])
+    return {"differs": differs, "shared": shared, "runs": told, "origins": origins}
+
+
+def _origin(run: RecordedRun) -> dict[str, str]:
+    said = {key: str(value) for key, value in run.meta["versions"].items()}
+    more = {key: str(run.meta[key]) for key in ("platform", "commit") if run.meta.get(key)}
+    return said | more
+
+
+def _said(value: object) -> str:
+    return "-" if value is None or value == "" else str(value)

@@ -1,0 +1,1 @@
+"""Runs on disk: begun, recorded, checkpointed, resumed, swept, timed again."""

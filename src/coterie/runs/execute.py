@@ -1,0 +1,258 @@
+"""From a config to a run: prepare it, run Algorithm 1, record it, and go on where it stopped."""
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from coterie.config.files import to_toml
+from coterie.config.prepare import Prepared, prepare
+from coterie.config.settings import Config
+from coterie.core.errors import DivergenceError, RecordError
+from coterie.data import Dataset
+from coterie.runs.checkpoint import Keeper, last_good, origin, tidy
+from coterie.runs.record import RunWriter, ended
+from coterie.simulate.forecast import doubt, named_schedules
+from coterie.simulate.loop import State, rounds
+from coterie.simulate.problem import Problem
+
+
+class Interrupted(KeyboardInterrupt):
+    """A run that was asked to stop, and did so after step t."""
+
+    def __init__(self, t: int) -> None:
+        """Remember the step."""
+        super().__init__(t)
+        self.t = t
+
+
+def simulate(config: Config) -> Iterator[State]:
+    """Run a config and yield the state after every aggregation; nothing is written."""
+    yield from rounds(prepare(config).problem)
+
+
+def execute(
+    config: Config,
+    folder: Path,
+    *,
+    dataset: Dataset | None = None,
+    on_state: Callable[[State], None] = lambda state: None,
+    resume: bool = False,
+    checkpoint_every_s: float = 1.0,
+    stop: Callable[[], bool] = lambda: False,
+    say: Callable[[str], None] = lambda line: None,
+    wait_s: float = 0.0,
+    threads: int = 1,
+) -> None:
+    """Run a config into a folder; with `resume`, go on with the run that the folder holds.
+
+    Nothing is written before the first state is there. A loss that is no longer a number, any
+    other error, or Ctrl-C keeps the rows so far and leaves a summary that says so. `stop` is asked
+    after every aggregation; a run that stops keeps a checkpoint and raises Interrupted. Otherwise
+    checkpoints are that many seconds apart, or after every aggregation if 0. `say` is told how a
+    run goes on, and `wait_s` is how long to wait for a process that still writes the folder.
+    `threads` are the cores to use where the config leaves that open.
+    """
+    with RunWriter(folder, resume=resume, wait_s=wait_s) as writer:
+        if writer.resumes and (end := ended(folder)):
+            say(end)
+            tidy(folder)
+            return
+        prepared = prepare(config, dataset, threads, say)
+        run = _begin(config, prepared, writer, checkpoint_every_s, say)
+        try:
+            _advance(run, prepared, on_state, stop, say)
+        except BaseException as error:
+            with suppress(RecordError):  # of two, the first error is the one to tell
+                _record(run, prepared, _status(error))
+            raise
+        _record(run, prepared, "complete")
+
+
+@dataclass
+class _Run:
+    """A run under way: where it is, what comes, and who writes it down."""
+
+    writer: RunWriter
+    keeper: Keeper
+    state: State
+    coming: Iterator[State]
+    Delta_first: float | None = None
+
+
+def _begin(
+    config: Config,
+    prepared: Prepared,
+    writer: RunWriter,
+    every_s: float,
+    say: Callable[[str], None],
+) -> _Run:
+    """Go to the last state that was kept, or to the first."""
+    problem, folder = prepared.problem, writer.folder
+    belongs = origin(config, prepared)
+    keeper = Keeper(writer, belongs, every_s)
+    found = last_good(folder, belongs, say) if writer.resumes else None
+    if found is None:
+        states = rounds(problem)
+        first = next(states)
+        if writer.resumes:
+            say("no checkpoint to go on from; starts from the beginning")
+        writer.begin(to_toml(config), {"seed": config.seed, "engine": problem.engine.choice()})
+        tidy(folder)
+        return _Run(writer, keeper, first, chain([first], states))
+    say(f"goes on from step {found.state.t}")
+    if found.engine:
+        problem.engine.choose(found.engine)
+    writer.go_on(found.n_rows, found.offset, found.wall_s)
+    tidy(folder, found.state.t)
+    return _Run(writer, keeper, found.state, rounds(problem, found.state), found.Delta_first)
+
+
+def _advance(
+    run: _Run,
+    prepared: Prepared,
+    on_state: Callable[[State], None],
+    stop: Callable[[], bool],
+    say: Callable[[str], None],
+) -> None:
+    """Write down state after state until the last, or until asked to stop; groups once known."""
+    problem, groups = prepared.problem, None
+    for state in run.coming:
+        run.writer.add(state.row)
+        if state.groups is not groups:
+            groups = state.groups
+            run.writer.write_grouping(_grouping(prepared, state))
+            if state.tuned and state.tuned.changes[0][0] == state.t:
+                say(chosen(prepared.problem, state))
+                for line in filter(None, [doubt(state.tuned.first_loss, state.tuned.looks)]):
+                    say(f"note: {line}")
+        run.state = state
+        run.Delta_first = state.row.Delta if run.Delta_first is None else run.Delta_first
+        on_state(state)
+        if state.t == problem.steps:
+            if state.tuned and len(state.tuned.changes) > 1:
+                say(f"went by tau1 and tau2 of {named_schedules(state.tuned.changes)}")
+            return
+        stops = stop()
+        if stops or run.keeper.due:
+            run.keeper.keep(state, run.Delta_first, problem.engine.choice())
+            run.writer.write_progress(_told(run, prepared, "running"))
+        if stops:
+            raise Interrupted(state.t)
+
+
+def chosen(problem: Problem, state: State) -> str:
+    """Say what a run that chooses its groups and schedule chose, and what it expects of that."""
+    tuned, groups = state.tuned, state.groups
+    assert problem.tuning is not None  # asked of such a run
+    assert tuned is not None
+    assert tuned.expected is not None
+    assert groups is not None
+    K, (t, tau1, tau2), e = len(groups.grouping.sizes), tuned.changes[0], tuned.expected
+    what = f"chose {K} group{'s' * (K > 1)}, tau1 = {tau1}, tau2 = {tau2} after {t} steps"
+    target, ends = problem.tuning.target, f"it would end with {e.ends}"
+    if e.seconds <= state.row.seconds:
+        return f"{what}; {target} is reached already"
+    if math.isinf(e.low_s):
+        return f"{what}; {target} is not reached in {problem.steps} steps: {ends}"
+    latest = f"{e.high_s:.3g}" if math.isfinite(e.high_s) else "never"
+    if math.isinf(e.seconds):
+        return f"{what}; {target} may not be reached in {problem.steps} steps: {ends}"
+    return f"{what}; {target} expected at {e.seconds:.3g} s ({e.low_s:.3g} to {latest})"
+
+
+def _status(error: BaseException) -> str:
+    if isinstance(error, DivergenceError):
+        return "diverged"
+    return "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+
+
+def _record(run: _Run, prepared: Prepared, status: str) -> None:
+    """Write how a run ended: the summary last, and only then may its checkpoints go."""
+    engine, writer = prepared.problem.engine, run.writer
+    tensors = engine.export(run.state.models.w[0]) if status == "complete" else None
+    grouping, told = _grouping(prepared, run.state), _told(run, prepared, status)
+    writer.finish({"engine": engine.choice()}, grouping, told, tensors)
+    if status in ("complete", "diverged"):
+        tidy(writer.folder)
+
+
+def _told(run: _Run, prepared: Prepared, status: str) -> dict[str, Any]:
+    about = {
+        "n_parameters": prepared.size.n_parameters,
+        "flops_per_example": prepared.size.flops_per_example,
+        "Delta_first": run.Delta_first,
+    }
+    return {**_summary(prepared.problem, run.state, status), **about}
+
+
+def _grouping(prepared: Prepared, state: State) -> dict[str, Any]:
+    grouping = (state.groups or prepared.problem.everyone).grouping
+    return {
+        "z": grouping.z.tolist(),
+        "servers": grouping.servers.tolist(),
+        "cost_trace": list(grouping.cost_trace),
+        "edge_of": prepared.problem.edge_of.tolist(),
+        "class_counts": prepared.class_counts.tolist(),
+        "nodes": list(prepared.node_names),
+        "edges": list(prepared.edge_names),
+    }
+
+
+def _summary(problem: Problem, state: State, status: str) -> dict[str, Any]:
+    row = state.row
+    val = problem.engine.evaluate(state.models.w[0], "val") if status == "complete" else None
+    return {
+        "status": status,
+        "steps": state.t,
+        "test_accuracy": row.test_accuracy,
+        "val_accuracy": val.accuracy if val else None,
+        "train_loss": row.train_loss,
+        **timings(problem, state),
+        "Delta": row.Delta,
+        "delta": row.delta,
+        "group_sizes": (state.groups or problem.everyone).grouping.sizes,
+        "model_bytes": problem.model_bytes,
+        **_tuned(state),
+    }
+
+
+def _tuned(state: State) -> dict[str, Any]:
+    """Say what a run that chooses its schedule took up and when, and what it first expected."""
+    tuned, groups = state.tuned, state.groups
+    if tuned is None or tuned.expected is None or groups is None:
+        return {}
+    expected = {
+        k: v if v is not None and math.isfinite(v) else None
+        for k, v in vars(tuned.expected).items()
+    }
+    schedules = [{"t": t, "tau1": tau1, "tau2": tau2} for t, tau1, tau2 in tuned.changes]
+    K = len(groups.grouping.sizes)
+    return {"tuned": {"num_groups": K, "schedules": schedules, "expected": expected}}
+
+
+def timings(problem: Problem, state: State) -> dict[str, Any]:
+    """Say what a run's clock says."""
+    clock, everyone = state.clock, problem.everyone
+    groups = state.groups or everyone
+    return {
+        "seconds": clock.seconds,
+        "compute_s": clock.compute_s,
+        "group_s": clock.group_s,
+        "global_s": clock.global_s,
+        "grouping_s": clock.grouping_s,
+        "d_local": problem.step_s,
+        "d_group": groups.transfer.seconds if _averages_groups(problem, state) else None,
+        "d_global": everyone.transfer.seconds,
+        "bytes_by_tier": clock.bytes_by_tier,
+    }
+
+
+def _averages_groups(problem: Problem, state: State) -> bool:
+    """Whether a run has group means, or had some with an earlier schedule."""
+    if state.tuned is None:
+        return problem.schedule.tau2 > 1
+    return any(tau2 > 1 for _, _, tau2 in state.tuned.changes)

@@ -1,0 +1,354 @@
+"""What happened: a run folder of plain files, written so that a crash loses nothing already there.
+
+config.toml as resolved, meta.json (versions, seed, commit), rows.jsonl (one aggregation a line),
+grouping.json, progress.json meanwhile, and at the end model.safetensors and summary.json.
+"""
+
+import json
+import os
+import shlex
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from coterie.config.files import WHERE
+from coterie.core.errors import RecordError
+from coterie.core.types import Json
+from coterie.runs.provenance import versions
+from coterie.runs.validate import UNREADABLE, read_json, read_rows, strange
+from coterie.simulate.loop import Row
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+ROWS = "rows.jsonl"
+PROGRESS = "progress.json"  # the summary so far, while a run is under way
+RUNS = "runs.json"  # of a sweep: all its runs, also those not begun
+COMPLETE = "complete already"
+DIVERGED = "diverged, and would again; lower train.lr"
+
+
+class RunWriter:
+    """Writes one run folder; rows are appended as they come, whole files are renamed into place.
+
+    While it is open, no other process can write to the folder.
+    """
+
+    def __init__(self, folder: Path, *, resume: bool = False, wait_s: float = 0.0) -> None:
+        """Take a folder that holds no run yet, or with `resume` one that may.
+
+        `wait_s` is how long to wait for another process that is still writing it.
+        """
+        self.folder, self.n_rows, self.offset = folder, 0, 0
+        self._started = time.perf_counter()
+        self._rows: IO[bytes] | None = None
+        path = folder / ROWS
+        self.resumes = path.exists()
+        if self.resumes:
+            if not resume:
+                raise RecordError(
+                    f"{folder} already holds a run; choose another --out, or go on with: "
+                    f"{resume_command(folder)}"
+                )
+            with writing(path, folder):
+                self._rows = path.open("r+b", buffering=0)
+            lock(self._rows, folder, wait_s)
+
+    def __enter__(self) -> "RunWriter":
+        """Return the writer."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the rows, and let others have the folder."""
+        if self._rows:
+            self._rows.close()
+
+    @property
+    def wall_s(self) -> float:
+        """Real seconds since the run began, less those in which it lay interrupted."""
+        return time.perf_counter() - self._started
+
+    def begin(self, config_toml: str, meta: Json) -> None:
+        """Write what is known at the start, and no rows."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(self.folder / "config.toml", config_toml.encode())
+            write_json(self.folder / "meta.json", {**meta, **versions()})
+            if self._rows is None:
+                self._rows = (self.folder / ROWS).open("xb", buffering=0)
+                lock(self._rows, self.folder)
+        except OSError as error:
+            raise RecordError(f"{self.folder}: cannot be written ({error.strerror})") from error
+        self.go_on(0, 0, 0.0)
+
+    def go_on(self, n_rows: int, offset: int, wall_s: float) -> None:
+        """Keep the first `offset` bytes of the rows, and what the folder says about its end not."""
+        assert self._rows is not None
+        with writing(self.folder / ROWS, self.folder):
+            (self.folder / "summary.json").unlink(missing_ok=True)
+            self._rows.truncate(offset)
+            self._rows.seek(offset)
+        self.n_rows, self.offset = n_rows, offset
+        self._started = time.perf_counter() - wall_s
+
+    def add(self, row: Row) -> None:
+        """Append one row, whole or not at all."""
+        assert self._rows is not None
+        line = {**asdict(row), "wall_s": round(self.wall_s, 4)}
+        content = (json.dumps(line, allow_nan=False) + "\n").encode()
+        with writing(self.folder / ROWS, self.folder):
+            try:
+                left = content
+                while left:  # a disk that is filling up may take a part
+                    left = left[self._rows.write(left) :]
+            except OSError:
+                with suppress(OSError):
+                    self._rows.truncate(self.offset)
+                raise
+        self.n_rows, self.offset = self.n_rows + 1, self.offset + len(content)
+
+    def sync(self) -> None:
+        """Wait until the rows are on the disk."""
+        assert self._rows is not None
+        with writing(self.folder / ROWS, self.folder):
+            os.fsync(self._rows.fileno())
+
+    def finish(
+        self, meta: Json, grouping: Json, summary: Json, tensors: "Mapping[str, Tensor] | None"
+    ) -> None:
+        """Write the model if the run got that far, what is known since, and the summary last."""
+        self.sync()
+        if tensors is not None:
+            from safetensors.torch import save
+
+            self._write("model.safetensors", save(dict(tensors)))
+        self.write_grouping(grouping)
+        with writing(self.folder / "meta.json", self.folder):
+            before = json.loads((self.folder / "meta.json").read_text(encoding="utf-8"))
+        if before | meta != before:
+            self._write("meta.json", _json(before | meta))
+        self._write("summary.json", _json({**summary, "wall_s": round(self.wall_s, 4)}))
+        with suppress(OSError):
+            (self.folder / PROGRESS).unlink(missing_ok=True)
+
+    def write_grouping(self, grouping: Json) -> None:
+        """Write who is in which group."""
+        self._write("grouping.json", _json(grouping))
+
+    def write_progress(self, summary: Json) -> None:
+        """Write the summary so far, for who watches; the one at the end takes its place."""
+        self._write(PROGRESS, _json({**summary, "wall_s": round(self.wall_s, 4)}))
+
+    def _write(self, name: str, content: bytes) -> None:
+        with writing(self.folder / name, self.folder):
+            write_atomically(self.folder / name, content)
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedRun:
+    """A run folder read back."""
+
+    folder: Path
+    config: Json
+    meta: Json
+    rows: list[Json]
+    summary: Json
+    grouping: Json
+
+    @property
+    def settings(self) -> Json:
+        """The config as one level of dotted keys, without the seed and where it ran."""
+        said = {name: part for name, part in self.config.items() if name != WHERE}
+        sections = {name: part for name, part in said.items() if isinstance(part, dict)}
+        return {f"{name}.{k}": v for name, part in sections.items() for k, v in part.items()}
+
+
+def read_run(folder: Path) -> RecordedRun:
+    """Read a run folder; one without a summary (still running, or killed) is an error.
+
+    A last row that a full disk cut off is left out, unless the run claims to be complete.
+    """
+    try:
+        config = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
+        meta, summary, grouping = (
+            read_json(name, (folder / name).read_text(encoding="utf-8"))
+            for name in ("meta.json", "summary.json", "grouping.json")
+        )
+        complete = summary.get("status") == "complete"
+        rows = read_rows(ROWS, (folder / ROWS).read_text(encoding="utf-8"), complete=complete)
+        odd = strange(config, meta, rows, summary, grouping)
+    except FileNotFoundError as error:
+        missing = Path(str(error.filename)).name
+        raise RecordError(f"{folder}: not a finished run, {missing} is missing") from error
+    except UNREADABLE as error:
+        raise RecordError(f"{folder}: damaged run folder ({error})") from error
+    if odd:
+        raise RecordError(f"{folder}: not written by this version of coterie ({odd})")
+    return RecordedRun(folder, config, meta, rows, summary, grouping)
+
+
+def find_runs(
+    paths: list[Path], progress: Callable[[str, int, int], None] = lambda what, done, of: None
+) -> tuple[list[RecordedRun], list[str]]:
+    """Read the complete runs among the given folders and those below them.
+
+    Also returns a line about each run left out: unfinished, diverged, interrupted, failed or
+    damaged, and how to go on with it.
+    """
+    folders: set[Path] = set()
+    for path in paths:
+        if not path.is_dir():
+            what = "a file; name the folder of a run" if path.exists() else "no such folder"
+            raise RecordError(f"{path}: {what}")
+        files = [p for name in (ROWS, "summary.json") for p in path.rglob(name)]
+        found = [p.parent for p in files if p.is_file()]
+        if not found:
+            raise RecordError(f"{path}: no run in it (a run folder has {ROWS})")
+        folders.update(found)
+    runs, left_out = [], []
+    for done, folder in enumerate(sorted(folders)):
+        progress("reading runs", done, len(folders))
+        if not (folder / "summary.json").exists():
+            left_out.append(f"{folder}: unfinished; go on with: {resume_command(_whole(folder))}")
+            continue
+        try:
+            run = read_run(folder)
+        except RecordError as error:
+            left_out.append(f"{error}; {_again(folder)}")
+            continue
+        status = run.summary["status"]
+        if status == "complete":
+            runs.append(run)
+        else:
+            go_on = f"; go on with: {resume_command(_whole(folder))}"
+            way_out = "" if status == "diverged" else go_on
+            left_out.append(f"{folder}: {status} after step {run.summary['steps']}{way_out}")
+    if not runs:
+        raise RecordError(f"no complete run; {left_out[0] if left_out else 'none has begun'}")
+    return runs, left_out
+
+
+def _whole(folder: Path) -> Path:
+    """Return the sweep that a run is part of, or the run."""
+    return folder.parent if (folder.parent / RUNS).exists() else folder
+
+
+def _again(folder: Path) -> str:
+    """Say how to have a run anew that cannot be read: its sweep knows its settings, or it does."""
+    if _whole(folder) != folder:
+        return f"to run it again, move it away, then: {resume_command(folder.parent)}"
+    if not (folder / "config.toml").exists():
+        return "its settings are lost"
+    config = shlex.quote(str(folder / "config.toml"))
+    return f"to run it again: coterie run {config} --out {shlex.quote(f'{folder}-again')}"
+
+
+def ended(folder: Path) -> str | None:
+    """Say why a run cannot be gone on with; None if it can, or was not begun, or lost its rows."""
+    if not (folder / ROWS).exists():
+        return None
+    try:
+        summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+        return {"complete": COMPLETE, "diverged": DIVERGED}.get(summary["status"])
+    except UNREADABLE:
+        return None
+
+
+def below(folder: Path, name: object) -> Path:
+    """Return the folder of a run that a sweep's list names; it leads nowhere but below the sweep.
+
+    >>> below(Path("runs/my"), "seed0").as_posix()
+    'runs/my/seed0'
+    >>> below(Path("runs/my"), "../../home")
+    Traceback (most recent call last):
+    ValueError: '../../home' is not the name of a folder below it
+    """
+    path = Path(str(name))
+    if path.is_absolute() or not path.parts or ".." in path.parts or not str(name).isprintable():
+        raise ValueError(f"{name!r} is not the name of a folder below it")
+    return folder / path
+
+
+def resume_command(folder: Path) -> str:
+    """Return the command that goes on with a run, or with a sweep.
+
+    >>> resume_command(Path("runs/my first"))
+    "coterie run --resume 'runs/my first'"
+    """
+    return f"coterie run --resume {shlex.quote(str(folder))}"
+
+
+@contextmanager
+def writing(path: Path, folder: Path) -> Iterator[None]:
+    """Say in one line that a file of a run cannot be written, and how to go on with the run."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or error
+        raise RecordError(
+            f"{path}: cannot be written ({reason}); mend that, then: {resume_command(folder)}"
+        ) from error
+
+
+def lock(file: IO[bytes], folder: Path, wait_s: float = 0.0) -> None:
+    """Take a file of a folder for as long as it stays open; refuse if another process has it."""
+    if sys.platform == "win32":
+        return
+    import fcntl
+
+    deadline = time.monotonic() + wait_s
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            if time.monotonic() >= deadline:
+                file.close()
+                raise RecordError(
+                    f"{folder}: another process is running it; wait for that one or stop it"
+                ) from error
+            time.sleep(0.1)
+        except OSError:  # a file system without locks
+            return
+        else:
+            return
+
+
+def write_json(path: Path, content: object) -> None:
+    """Write JSON under a temporary name and rename it into place."""
+    write_atomically(path, _json(content))
+
+
+def _json(content: object) -> bytes:
+    return (json.dumps(content, indent=1, allow_nan=False) + "\n").encode()
+
+
+def write_atomically(path: Path, *content: bytes) -> None:
+    """Write a file so that readers see all of it or none, whatever fails."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.writelines(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).chmod(0o644)
+        Path(name).replace(path)
+        _sync_folder(path.parent)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _sync_folder(folder: Path) -> None:
+    """Wait until a folder's names are on the disk, where the file system can."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,175 @@
+"""The same training by another clock: what a run would have taken on another network or device.
+
+Links and processors move the clock and nothing else, so Algorithm 1 runs again with an engine that
+does not train and the groups that were planned then.
+"""
+
+import json
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from coterie.config.files import expand, flat, make_config, to_toml
+from coterie.config.prepare import ModelSize, make_problem
+from coterie.config.settings import Config
+from coterie.core.arrays import Ints
+from coterie.core.errors import ConfigError, CoterieError, RecordError
+from coterie.core.types import Json
+from coterie.divergence.sketch import Sketch
+from coterie.engine.contract import Gradients, Measured, Models, Score
+from coterie.engine.server import Server
+from coterie.grouping import Grouping
+from coterie.models import REFERENCE_FLOPS
+from coterie.partition import Partition
+from coterie.runs.execute import timings
+from coterie.runs.record import ROWS, RecordedRun, write_atomically, write_json
+from coterie.simulate.loop import State, rounds
+from coterie.simulate.problem import Problem
+
+MAY_CHANGE = ("network.", "compute.", "algorithm.charge_grouping")
+
+
+def retime(run: RecordedRun, overrides: Sequence[str]) -> RecordedRun:
+    """Return a run as it would have been with other settings of the network or the devices.
+
+    The groups stay those that were planned; a planner that sees transfer times might have chosen
+    others.
+    """
+    config = _changed(run, overrides)
+    try:
+        problem = problem_of(run, config)
+        states = list(rounds(problem))
+        flops = _flops(run, config)
+    except ConfigError:
+        raise
+    except CoterieError as error:
+        raise RecordError(f"{run.folder}: cannot be timed so ({error})") from error
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise RecordError(
+            f"{run.folder}: its record lacks what timing needs ({error!r})"
+        ) from error
+    if len(states) != len(run.rows):
+        raise RecordError(f"{run.folder}: has {len(run.rows)} rows where {len(states)} belong")
+    rows = [_row(run, old, state) for old, state in zip(run.rows, states, strict=True)]
+    summary = {**run.summary, **timings(problem, states[-1]), "flops_per_example": flops}
+    meta = {**run.meta, "retimed": list(overrides)}
+    return replace(
+        run, config=tomllib.loads(to_toml(config)), meta=meta, rows=rows, summary=summary
+    )
+
+
+def write_retimed(run: RecordedRun, folder: Path) -> None:
+    """Write a run that was timed again, without its model, to a folder of its own."""
+    if (folder / ROWS).exists():
+        raise RecordError(f"{folder} already holds a run; choose another --out")
+    rows = "".join(json.dumps(row, allow_nan=False) + "\n" for row in run.rows)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / "config.toml", to_toml(make_config(run.config)).encode())
+        write_json(folder / "meta.json", run.meta)
+        write_json(folder / "grouping.json", run.grouping)
+        write_atomically(folder / ROWS, rows.encode())
+        write_json(folder / "summary.json", run.summary)
+    except OSError as error:
+        raise RecordError(f"{folder}: cannot be written ({error.strerror})") from error
+
+
+def _changed(run: RecordedRun, overrides: Sequence[str]) -> Config:
+    """Return the run's config with what may be changed without training again."""
+    before = make_config(run.config)
+    (after,) = expand(run.config, overrides)
+    for key, value in flat(after).items():
+        if value != flat(before)[key] and not key.startswith(MAY_CHANGE):
+            raise ConfigError(f"{key} changes the training; run it again with coterie run")
+    if run.summary["status"] != "complete":
+        raise RecordError(f"{run.folder}: {run.summary['status']}; only complete runs are timed")
+    if before.participation.deadline_s and before.compute != after.compute:
+        raise RecordError(f"{run.folder}: other nodes might meet its deadline; run it again")
+    if before.algorithm.regroup_every or before.algorithm.regroup_drift:
+        raise RecordError(f"{run.folder}: regrouped on its way, so that it must be run again")
+    if before.algorithm.open:
+        raise RecordError(f"{run.folder}: chose its schedule by the clock; run it again")
+    return after
+
+
+def problem_of(run: RecordedRun, config: Config | None = None) -> Problem:
+    """Put the run's problem together from its record; nothing is loaded, nothing can be trained."""
+    config = config or make_config(run.config)
+    told = run.grouping
+    counts = np.array(told["class_counts"], dtype=np.int64)
+    ends = np.cumsum(counts.sum(axis=1))
+    part = Partition(
+        tuple(np.split(np.arange(ends[-1]), ends[:-1])),
+        np.array(told["edge_of"], dtype=np.int64),
+        tuple(told.get("nodes", ())),
+        tuple(told.get("edges", ())),
+    )
+    size = ModelSize(run.summary["n_parameters"], run.summary["model_bytes"], _flops(run, config))
+    z, servers = (np.array(told[key], dtype=np.int64) for key in ("z", "servers"))
+    planned = Grouping(z, servers)
+    engine = Replay(len(part.indices))
+    problem, _ = make_problem(config, part, counts, size, engine, lambda *_: planned)
+    return replace(problem, server=Server(), view=replace(problem.view, needs="nothing"))
+
+
+def _flops(run: RecordedRun, config: Config) -> int:
+    before, after = run.config["compute"]["flops"], config.compute.flops
+    if after == before:
+        return int(run.summary["flops_per_example"])
+    if after == "reference":
+        return REFERENCE_FLOPS[config.model.name]
+    raise RecordError("its operations were charged as in the paper's simulator, and not counted")
+
+
+def _row(run: RecordedRun, old: Json, state: State) -> Json:
+    """What was measured then, at the time it is now."""
+    new = state.row
+    if (old["t"], old["event"], old["counted"]) != (new.t, new.event, new.counted):
+        raise RecordError(f"{run.folder}: other nodes would take part in step {new.t}")
+    return {**old, "seconds": new.seconds, "bytes_by_tier": new.bytes_by_tier}
+
+
+@dataclass(frozen=True)
+class Replay:
+    """An engine of n nodes that does not train; what it says about models means nothing."""
+
+    n: int
+
+    def choice(self) -> dict[str, str]:
+        """Return that there is nothing to choose."""
+        return {}
+
+    def choose(self, choice: dict[str, str]) -> None:
+        """Choose nothing."""
+
+    def initial(self) -> Models:
+        """Return one model of one number."""
+        return Models(torch.zeros(1, 1), np.zeros(self.n, dtype=np.int64))
+
+    def advance(
+        self, models: Models, start: int, stop: int, z: Ints, present: Ints | None = None
+    ) -> Models:
+        """Leave the models as they are."""
+        return models
+
+    def gradients(self, w: Tensor, sketch: Sketch | None = None) -> Gradients:
+        """Show nothing of the data."""
+        return Gradients(np.zeros(self.n), sketches=np.zeros((self.n, 1)))
+
+    def measure(self, w: Tensor, z: Ints) -> Measured:
+        """Measure nothing."""
+        return Measured(np.zeros(self.n), 0.0, 0.0)
+
+    def evaluate(self, w: Tensor, part: Literal["val", "test"]) -> Score:
+        """Score nothing."""
+        return Score(0.0, 0.0)
+
+    def export(self, w: Tensor) -> dict[str, Tensor]:
+        """Export nothing."""
+        return {}

@@ -1,0 +1,188 @@
+"""Going on with runs: what a folder holds, what is done of it, and whether it is the same."""
+
+import json
+import os
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO, Any
+
+from coterie.config.files import make_config
+from coterie.config.settings import Config
+from coterie.core.errors import ConfigError, RecordError
+from coterie.runs.checkpoint import difference, tidy
+from coterie.runs.record import (
+    COMPLETE,
+    DIVERGED,
+    ROWS,
+    RUNS,
+    below,
+    ended,
+    lock,
+    resume_command,
+    write_json,
+)
+from coterie.runs.sweep.jobs import Job
+from coterie.runs.validate import UNREADABLE
+
+LOCK = ".lock"  # who has it has the folder; unlike runs.json it is never replaced
+WAIT_S = 60.0  # for a worker whose parent was killed, and that is finishing its step
+
+
+@contextmanager
+def sweep_folder(folder: Path, jobs: list[Job]) -> Iterator[None]:
+    """Write down all runs of a sweep before the first begins, and hold the folder meanwhile.
+
+    A sweep of which no run has begun leaves nothing behind. One run alone needs none of this: its
+    own folder says all.
+    """
+    if len(jobs) == 1 and jobs[0].folder == folder:
+        yield
+        return
+    with _held(folder):
+        check_no_run(folder)
+        begins = not (folder / RUNS).exists()
+        try:
+            _write_down(folder, jobs)
+            tidy(folder)
+            yield
+        finally:
+            if begins and not any((job.folder / ROWS).exists() for job in jobs):
+                for name in (RUNS, LOCK):
+                    with suppress(OSError):
+                        (folder / name).unlink(missing_ok=True)
+                with suppress(OSError):
+                    folder.rmdir()
+
+
+def check_no_run(folder: Path) -> None:
+    """Refuse a folder for a sweep that is that of a single run."""
+    if (folder / ROWS).exists() and not (folder / RUNS).exists():
+        raise RecordError(
+            f"{folder} already holds a run; choose another --out, or go on with: "
+            f"{resume_command(folder)}"
+        )
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """Make a sweep's folder if need be, and let nobody else have it."""
+    while True:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            file = (folder / LOCK).open("ab")
+        except FileNotFoundError:  # a sweep that came to nothing removed the folder just now
+            continue
+        except OSError as error:
+            raise RecordError(f"{folder}: cannot be written ({error.strerror})") from error
+        with file:
+            lock(file, folder)
+            if _is(file, folder / LOCK):
+                yield
+                return
+
+
+def _is(file: IO[bytes], path: Path) -> bool:
+    """Whether an open file is still the one of that name."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except OSError:
+        return False
+
+
+def _write_down(folder: Path, jobs: list[Job]) -> None:
+    """Add to the runs of a sweep those that it does not know yet."""
+    path = folder / RUNS
+    told = _read_runs(path) if path.exists() else []
+    known = {job.label: job.config for job in _sweep_jobs(folder)} if told else {}
+    more = [job for job in jobs if job.label not in known]
+    if any(known.get(job.label, job.config) != job.config for job in jobs) or (
+        {job.config for job in more} & set(known.values())
+    ):
+        raise RecordError(
+            f"{folder}: another sweep wrote down its runs there just now; give the command again"
+        )
+    if more:
+        told += [{"folder": job.label, "config": asdict(job.config)} for job in more]
+        try:
+            write_json(path, {"runs": told})
+        except OSError as error:
+            raise RecordError(f"{path}: cannot be written ({error.strerror})") from error
+
+
+def recorded_jobs(folder: Path) -> list[Job]:
+    """Read what runs a folder was meant to hold: those of a sweep, or its own."""
+    if not folder.is_dir():
+        raise RecordError(f"{folder}: no such folder")
+    if (folder / RUNS).exists():
+        return _sweep_jobs(folder)
+    path = folder / "config.toml"
+    if not path.exists():
+        below = sorted({p.parent for name in (RUNS, ROWS) for p in folder.rglob(name)})
+        hint = f"; name one, such as {below[0]}" if below else ""
+        raise RecordError(f"{folder}: neither a run nor a sweep{hint}")
+    config = _read_config(path)
+    return [Job(config, folder, config.algorithm.name, resume=True)]
+
+
+def _read_config(path: Path) -> Config:
+    try:
+        return make_config(tomllib.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, ConfigError) as error:
+        raise RecordError(f"{path}: {error}") from error
+
+
+def _read_runs(path: Path) -> list[dict[str, Any]]:
+    try:
+        runs = json.loads(path.read_text(encoding="utf-8"))["runs"]
+        for run in runs:
+            below(path.parent, run["folder"])
+        return [{"folder": str(run["folder"]), "config": dict(run["config"])} for run in runs]
+    except UNREADABLE as error:
+        raise RecordError(f"{path}: cannot be read ({error})") from error
+
+
+def _sweep_jobs(folder: Path) -> list[Job]:
+    path = folder / RUNS
+    try:
+        return [
+            Job(make_config(run["config"]), folder / run["folder"], run["folder"], True, WAIT_S)
+            for run in _read_runs(path)
+        ]
+    except ConfigError as error:
+        raise RecordError(f"{path}: cannot be read ({error})") from error
+
+
+def check_same(configs: list[Config], jobs: list[Job], folder: Path) -> None:
+    """Refuse to go on with runs of other settings than an experiment file's."""
+    if len(configs) != len(jobs):
+        raise ConfigError(
+            f"the file describes {len(configs)} runs and {folder} was begun with {len(jobs)}; "
+            f"leave the file out to go on with those"
+        )
+    for config, job in zip(configs, jobs, strict=True):
+        found = difference(config, job.config)
+        if found:
+            raise ConfigError(f"{job.folder}: {found}; leave the file out to go on as it was")
+
+
+def still_to_do(jobs: list[Job]) -> tuple[list[Job], list[str]]:
+    """Leave out runs that have ended, and return lines about those."""
+    ends = {job.label: ended(job.folder) for job in jobs}
+    todo = [job for job in jobs if not ends[job.label]]
+    for job in jobs:
+        if (job.folder / "config.toml").exists():
+            found = difference(_read_config(job.folder / "config.toml"), job.config)
+            if found:
+                raise RecordError(f"{job.folder}: its config.toml differs: {found}; put it back")
+        if ends[job.label]:
+            tidy(job.folder)
+    lines = [f"{job.folder}: {ends[job.label]}" for job in jobs if ends[job.label] == DIVERGED]
+    done = [job for job in jobs if ends[job.label] == COMPLETE]
+    if len(jobs) == 1 and done:
+        lines.append(f"{jobs[0].folder}: {COMPLETE}")
+    elif done:
+        lines.append(f"{len(done)} of {len(jobs)} runs: {COMPLETE}")
+    return todo, lines

@@ -1,0 +1,172 @@
+"""The algorithms as a table: (planner, schedule)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal, cast
+
+import numpy as np
+
+from coterie.core.errors import ConfigError, CoterieError, GroupingError, OwnCodeError, unknown
+from coterie.core.plugins import import_by_path, reason
+from coterie.grouping import Evidence, Grouping, Planner
+from coterie.grouping.baselines import at_random, by_edge, single
+from coterie.grouping.labels import astraea, cov, fedseq, label_ilp, similar
+from coterie.grouping.medoids import node_grouping
+from coterie.grouping.planner import ORDINARY, Effort, coterie
+from coterie.grouping.shapefl import shapefl
+from coterie.simulate.schedule import Schedule
+
+Needs = Literal["nothing", "labels", "gradients"]
+
+
+@dataclass(frozen=True)
+class Search:
+    """How groups are searched for: the method, the weights of its two costs, and how long."""
+
+    method: str = "coterie"
+    alpha_iid: float = 1.0
+    alpha_comm: float = 1.0
+    effort: Effort = ORDINARY
+
+    @property
+    def needs(self) -> Needs:
+        """What nodes have to upload for it."""
+        needs = METHODS[self.method].needs if self.method in METHODS else "gradients"
+        unweighed = needs == "gradients" and not self.alpha_iid and self.method != "similar"
+        return "nothing" if unweighed else needs
+
+    def planner(self) -> Planner:
+        """Return the planner that this search names."""
+        if self.method in METHODS:
+            return METHODS[self.method].make(self)
+        if ":" in self.method:
+            return _own(self.method, cast(Planner, import_by_path(self.method, GroupingError)))
+        own = "(your own: 'my_pkg.groups:plan')"
+        raise GroupingError(f"{unknown('grouping', self.method, GROUPINGS)} {own}")
+
+
+def _own(name: str, plan: Planner) -> Planner:
+    """Return a user's planner whose errors are told in one line."""
+
+    def planned(evidence: Evidence, rng: np.random.Generator) -> Grouping:
+        try:
+            found: object = plan(evidence, rng)
+        except CoterieError:
+            raise
+        except Exception as error:
+            why = reason(error)
+            raise OwnCodeError(f"{name!r}, called with (evidence, rng): {why}") from error
+        if not isinstance(found, Grouping):
+            kind = type(found).__name__
+            raise OwnCodeError(f"a planner must return a coterie.Grouping, got {kind}")
+        return found
+
+    return planned
+
+
+@dataclass(frozen=True)
+class Method:
+    """One way to search: what it is, what it needs to see, and the planner it makes."""
+
+    about: str
+    needs: Needs
+    make: Callable[[Search], Planner]
+
+
+def _medoids(kind: Literal["paper", "reference"]) -> Callable[[Search], Planner]:
+    return lambda s: node_grouping(kind, s.alpha_iid, s.alpha_comm)
+
+
+METHODS: dict[str, Method] = {
+    "coterie": Method(
+        "least divergence and transfer seconds, by local search",
+        "gradients",
+        lambda s: coterie(s.alpha_iid, s.alpha_comm, s.effort),
+    ),
+    "paper": Method(
+        "k-medoids over divergence and hops, as printed in the paper",
+        "gradients",
+        _medoids("paper"),
+    ),
+    "reference": Method(
+        "the same search as the authors' simulator computes it",
+        "gradients",
+        _medoids("reference"),
+    ),
+    "random": Method("equal groups dealt at random", "nothing", lambda _: at_random),
+    "edge": Method("the network edges, as many as there are", "nothing", lambda _: by_edge),
+    "cov": Method("Group-FEL: least variation of label counts", "labels", lambda _: cov),
+    "astraea": Method("Astraea: labels nearest to uniform", "labels", lambda _: astraea),
+    "fedseq": Method("FedSeq: farthest label distributions", "labels", lambda _: fedseq),
+    "label-ilp": Method(
+        "exact balance of labels by integer programming", "labels", lambda _: label_ilp()
+    ),
+    "shapefl": Method(
+        "ShapeFL: unlike last layers against hops",
+        "gradients",
+        lambda s: shapefl(s.alpha_iid, s.alpha_comm),
+    ),
+    "similar": Method("groups of alike nodes: a contrast", "gradients", lambda _: similar),
+}
+GROUPINGS: dict[str, str] = {name: method.about for name, method in METHODS.items()}
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """One row of the table.
+
+    `searched` algorithms start with tau1 = tau2 = 1 and no groups, and plan at the first global
+    mean (Algorithm 1, lines 13-15). `pooled` ones train on one node that holds everything.
+    """
+
+    about: str
+    planner: Callable[[Search], Planner]
+    schedule: Callable[[int, int], Schedule] = Schedule
+    searched: bool = False
+    needs: Callable[[Search], Needs] = lambda _: "nothing"
+    pooled: bool = False
+
+
+def _flat(tau1: int, tau2: int) -> Schedule:
+    """FedAvg's: tau = tau1 * tau2 local steps before each global mean."""
+    return Schedule(tau1 * tau2, 1)
+
+
+def _every_step(tau1: int, tau2: int) -> Schedule:
+    return Schedule(1, 1)
+
+
+def _weighted(s: Search, iid: bool, comm: bool) -> Search:
+    return replace(s, alpha_iid=s.alpha_iid * iid, alpha_comm=s.alpha_comm * comm)
+
+
+def _search(about: str, *, iid: bool, comm: bool) -> Algorithm:
+    def planner(s: Search) -> Planner:
+        return _weighted(s, iid, comm).planner()
+
+    return Algorithm(about, planner, searched=True, needs=lambda s: _weighted(s, iid, comm).needs)
+
+
+ALGORITHMS: dict[str, Algorithm] = {
+    "fedavg": Algorithm(
+        "no groups: a global mean every tau1*tau2 steps", lambda _: single, schedule=_flat
+    ),
+    "hierfavg": Algorithm("groups are the network edges", lambda _: by_edge),
+    "fedavg-c": _search("groups by least hop distance", iid=False, comm=True),
+    "fedavg-i": _search("groups by least divergence Delta", iid=True, comm=False),
+    "fedavg-ic": _search("groups by both costs: the paper's algorithm", iid=True, comm=True),
+    "centralized": Algorithm(
+        "all data on one node: no network", lambda _: single, schedule=_every_step, pooled=True
+    ),
+}
+
+
+def find_algorithm(name: str) -> Algorithm:
+    """Look an algorithm up by name.
+
+    >>> find_algorithm("fedavg-ic").searched
+    True
+    """
+    if name not in ALGORITHMS:
+        raise ConfigError(unknown("algorithm", name, ALGORITHMS))
+    return ALGORITHMS[name]

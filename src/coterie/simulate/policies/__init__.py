@@ -1,0 +1,1 @@
+"""When groups and schedule are decided: given, searched, regrouped, chosen by a pilot."""

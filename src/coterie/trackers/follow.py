@@ -1,0 +1,107 @@
+"""Sends one run to one tracker: what its folder holds and the tracker does not."""
+
+import json
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from coterie.runs.record import ROWS, write_json
+from coterie.runs.sweep.jobs import Tail, tail_of
+from coterie.trackers.targets import Target, TrackingError
+from coterie.trackers.values import About, Note, Tracker, about, figures, point
+
+UNFINISHED = "unfinished"
+ENDED = "ended"  # in a note: how the run ended that was sent whole
+FINAL = ("complete", "diverged")  # others go on, and end elsewhere
+
+
+class Follower:
+    """A run folder and its run in a tracker, which is begun or found at the first look."""
+
+    def __init__(self, folder: Path, target: Target) -> None:
+        """Look at nothing yet."""
+        self.folder, self.target = folder, target
+        self.done = False
+        self._tail: Tail = tail_of(folder / ROWS)
+        self._about: About | None = None
+        self._tracker: Tracker | None = None
+        self._note: Note | None = None
+
+    def look(self) -> None:
+        """Send the rows that were added since, and how the run ended if it has.
+
+        Whatever the tracker's library raises is a TrackingError of one line.
+        """
+        try:
+            self._look()
+        except TrackingError:
+            raise
+        except Exception as error:
+            raise TrackingError(self._line(error)) from error
+
+    def leave(self) -> None:
+        """Close a run that will not be followed any longer, also if it has not ended."""
+        if self._tracker and not self.done:
+            self.done = True
+            with suppress(Exception):  # it may be what failed
+                self._tracker.finish(UNFINISHED, {})
+
+    def _look(self) -> None:
+        if self._tracker is None:
+            self._note = read_note(self.folder, self.target)
+            self.done = (self._note or {}).get(ENDED) in FINAL
+        if self.done:
+            return
+        if self._tracker is None:
+            if not os.access(self.folder, os.W_OK):  # it would be begun anew every time
+                raise TrackingError(f"{self.folder}: must be writable, to note where it is tracked")
+            self._about = about(self.folder)
+            self._tracker = self.target.open(self._about, self._note or {})
+            self._keep()
+        assert self._about is not None
+        end = self._end()  # before the rows, so that none is missing of a run that has ended
+        points = [point(row, self._about.began) for row in next(self._tail)]
+        new = [each for each in points if each.t > self._tracker.last]
+        if new:
+            self._tracker.add(new)
+            self._keep()
+        if end is not None:
+            self.done = True
+            status = str(end["status"])
+            self._tracker.finish(status, figures(end) if status in FINAL else {})
+            self._keep(status)
+
+    def _end(self) -> Note | None:
+        with suppress(FileNotFoundError):
+            end = json.loads((self.folder / "summary.json").read_text(encoding="utf-8"))
+            return end if isinstance(end, dict) else None
+        return None
+
+    def _keep(self, status: str = "") -> None:
+        assert self._tracker is not None
+        note = {**self._tracker.note, **({ENDED: status} if status else {})}
+        if note != self._note:
+            write_note(self.folder, self.target, note)
+            self._note = dict(note)
+
+    def _line(self, error: Exception) -> str:
+        text = " ".join(self.target.hidden(f"{error}").split())[:300]
+        return f"{self.target.kind}: {text or type(error).__name__} ({self.folder.name})"
+
+
+def read_note(folder: Path, target: Target) -> Note | None:
+    """Return what was noted when the run was last sent there; None if it never was."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        note = json.loads((folder / target.file).read_text(encoding="utf-8"))[str(target)]
+        return note if isinstance(note, dict) else None
+    return None
+
+
+def write_note(folder: Path, target: Target, note: Note) -> None:
+    """Note where the run is at one destination; those of others stay."""
+    path = folder / target.file
+    notes: Note = {}
+    with suppress(OSError, ValueError):
+        read = json.loads(path.read_text(encoding="utf-8"))
+        notes = read if isinstance(read, dict) else {}
+    write_json(path, {**notes, str(target): note})

@@ -1,0 +1,246 @@
+import json
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from coterie.cli import main
+from coterie.render.page import page_data
+from coterie.runs.record import find_runs
+
+SMALL = ["--set", "partition.num_nodes=20", "--set", "train.steps=5"]
+
+
+def coterie(*words: str) -> Result:
+    return CliRunner().invoke(main, list(words))
+
+
+def test_help_teaches_the_way_in() -> None:
+    said = coterie("--help").output
+    assert "coterie demo" in said
+    assert "coterie run quickstart" in said
+    for words in ([], ["data"], ["flower"]):
+        assert coterie(*words).output == coterie(*words, "--help").output
+        assert coterie(*words).exit_code == 0
+    said = coterie("run", "--help").output
+    assert "num_edge_aggregation" in said
+    assert "coterie run --resume runs/my " in said
+    assert "coterie run my.toml --checkpoint-every 60 " in said
+
+
+def test_a_shipped_experiment_runs_by_name_and_compares(tmp_path: Path) -> None:
+    done = coterie("run", "quickstart", *SMALL, "--out", str(tmp_path / "a"))
+    assert done.exit_code == 0, done.output
+    assert "fedavg-ic" in done.output
+    page = done.output.splitlines()[-1].removeprefix("as a page: coterie ")
+    assert coterie(*shlex.split(page)).exit_code == 0
+    assert (tmp_path / "a" / "report.html").stat().st_size > 10_000
+    more = ["--set", "algorithm.name=fedavg", "--out", str(tmp_path / "b")]
+    assert coterie("run", "quickstart", *SMALL, *more).exit_code == 0
+    table = json.loads(coterie("compare", str(tmp_path), "--json").output)
+    assert [line["algorithm"] for line in table[0]["lines"]] == ["fedavg", "fedavg-ic"]
+    assert table[0]["lines"][0]["speed_up"] == 1.0
+    assert table[0]["repeated"] == 0
+    shutil.copytree(tmp_path / "a", tmp_path / "again")
+    assert "1 run repeats another" in coterie("compare", str(tmp_path)).output
+    blocks = page_data(find_runs([tmp_path])[0])["blocks"]
+    assert "1 run repeats another" in blocks[0]["footing"]
+    assert len(blocks[0]["pareto"]) == 1
+    report = coterie("report", str(tmp_path), "-o", str(tmp_path / "r.html"))
+    assert report.exit_code == 0
+    assert (tmp_path / "r.html").stat().st_size > 10_000
+
+
+def test_a_sweep_runs_in_worker_processes_with_the_same_rows(tmp_path: Path) -> None:
+    file = tmp_path / "sweep.toml"
+    file.write_text(
+        "[partition]\nnum_nodes = 20\n[train]\nsteps = 5\n[sweep]\nseed = [0, 1]\n"
+        '"algorithm.name" = ["fedavg", "hierfavg"]\n'
+    )
+    for jobs in ("1", "2"):
+        done = coterie("run", str(file), "--jobs", jobs, "--out", str(tmp_path / jobs))
+        assert done.exit_code == 0, done.output
+    for name in ("seed0-fedavg", "seed0-hierfavg", "seed1-fedavg", "seed1-hierfavg"):
+        one, two = (
+            [{**json.loads(line), "wall_s": 0} for line in path.read_text().splitlines()]
+            for path in (tmp_path / j / name / "rows.jsonl" for j in ("1", "2"))
+        )
+        assert one == two
+
+
+def test_one_failed_run_does_not_stop_the_others(tmp_path: Path) -> None:
+    file = tmp_path / "sweep.toml"
+    file.write_text(
+        "[partition]\nnum_nodes = 20\n[train]\nsteps = 5\nlr_decay = 1.0\n"
+        '[sweep]\n"train.lr" = [1e38, 0.1]\n'
+    )
+    for jobs in ("1", "2"):
+        done = coterie("run", str(file), "--jobs", jobs, "--out", str(tmp_path / jobs))
+        assert done.exit_code == 2
+        assert "1 of 2 runs failed; lr1e+38: the loss is" in done.output
+        summary = json.loads((tmp_path / jobs / "lr0.1" / "summary.json").read_text())
+        assert summary["status"] == "complete"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["run", "quikstart"], "quikstart: no such file; did you mean 'quickstart'?"),
+        (["run", "quickstart", "--set", "algorithm.tau2=0"], "must be >= 1, got 0"),
+        (["run", "quickstart", "--set", "model.name=nowhere:make"], "no module 'nowhere'"),
+        (["run", "quickstart", "--set", "algorithm.grouping=nowhere:plan"], "no module 'nowhere'"),
+        (["run", "quickstart", "--set", "data.name=mnist-f", "--set", "data.path=/no"], "/no: no"),
+        (["run", "quickstart", "--set", "partition.num_nodes=5000"], "num_nodes must be <="),
+        (["compare", "nowhere"], "nowhere: no such folder"),
+        (["comprae", "x"], "unknown command 'comprae'; did you mean 'compare'?"),
+        (["list", "modles"], "did you mean 'models'?"),
+        (["run"], "Missing argument 'FILE'"),
+        (["run", "quickstart", "--ste", "a=1"], "No such option"),
+        (["run", "quickstart", "--checkpoint-every", "-1"], "-1.0 is not in the range"),
+        (["run", "--resume", "nowhere"], "nowhere: no such folder"),
+        (["compare", "x", "--target", "2"], "2.0 is not in the range"),
+    ],
+)
+def test_bad_input_is_one_line_exit_2_and_nothing_written(
+    words: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = coterie(*words)
+    assert done.exit_code == 2
+    assert done.output.startswith("coterie: ")
+    assert says in done.output
+    assert done.output.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_model_of_the_wrong_width_is_said_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "narrow_model.py").write_text(
+        "from torch import nn\ndef make(): return nn.Sequential(nn.Flatten(), nn.Linear(784, 3))\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    done = coterie("run", "quickstart", "--set", "model.name=narrow_model:make")
+    assert done.exit_code == 2
+    assert "must return one number per class, [batch, 10], got [2, 3]" in done.output
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_folder_with_runs_is_not_added_to(tmp_path: Path) -> None:
+    assert coterie("run", "quickstart", *SMALL, "--out", str(tmp_path / "r")).exit_code == 0
+    for out in (tmp_path / "r", tmp_path):
+        again = coterie("run", "quickstart", *SMALL, "--out", str(out))
+        assert again.exit_code == 2
+        assert "already holds a run" in again.output
+
+
+def test_a_sweep_does_not_move_into_the_folder_of_a_run(tmp_path: Path) -> None:
+    run = tmp_path / "r"
+    assert coterie("run", "quickstart", *SMALL, "-o", str(run)).exit_code == 0
+    before = sorted(path.name for path in run.iterdir())
+    for command in ("sweep", "reproduce"):
+        name = "quickstart" if command == "sweep" else "group-counts"
+        done = coterie(command, name, "-o", str(run))
+        assert done.exit_code == 2
+        assert "r already holds a run; choose another --out, or go on with: coterie" in done.output
+    assert sorted(path.name for path in run.iterdir()) == before
+
+
+OWN_GROUPING = """
+def crashes(evidence, rng):
+    return evidence.no_such_thing
+def one_argument(evidence):
+    return evidence
+def a_list(evidence, rng):
+    return []
+def within_json(evidence, rng):
+    import json
+    return json.loads("{")
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("crashes", "'Evidence' object has no attribute 'no_such_thing' (my_groups.py, line 3)"),
+        ("one_argument", "TypeError: one_argument() takes 1 positional argument but 2 were given"),
+        ("a_list", "a planner must return a coterie.Grouping, got list"),
+        ("within_json", "(my_groups.py, line 10)"),
+    ],
+)
+def test_an_error_in_a_grouping_of_ones_own_is_one_line_and_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, says: str
+) -> None:
+    (tmp_path / "my_groups.py").write_text(OWN_GROUPING)
+    monkeypatch.chdir(tmp_path)
+    own = ("--set", f"algorithm.grouping=my_groups:{name}", "-o", "r")
+    done = coterie("run", "quickstart", *SMALL, *own)
+    assert done.exit_code == 2
+    assert says in done.output
+    assert done.output.endswith("; once that is mended, go on with: coterie run --resume r\n")
+
+
+def test_a_failure_that_other_settings_would_mend_does_not_advise_to_go_on(tmp_path: Path) -> None:
+    names = ("num_groups=auto", "tau1=auto", "tau2=auto", "max_gbytes=0.000001")
+    words = [word for name in names for word in ("--set", f"algorithm.{name}")]
+    done = coterie(
+        "run", "quickstart", *SMALL, *words, "--set", "train.steps=9", "-o", str(tmp_path)
+    )
+    assert done.exit_code == 2
+    assert "no plan keeps to algorithm.max_gbytes" in done.output
+    assert "go on with" not in done.output
+
+
+@pytest.mark.parametrize("text", ["import no_such_package", "1 +", "raise ValueError('no')"])
+def test_a_module_that_cannot_be_imported_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    name = f"broken_{len(text)}"
+    (tmp_path / f"{name}.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    done = coterie("run", "quickstart", *SMALL, "--set", f"algorithm.grouping={name}:plan")
+    assert done.exit_code == 2
+    assert done.output.count("\n") == 1
+    assert "import" in done.output
+    assert not (tmp_path / "runs").exists()
+
+
+def test_an_address_of_ray_without_ray_is_refused(tmp_path: Path) -> None:
+    words = ("--ray-address", "auto", "-o", str(tmp_path / "r"))
+    done = coterie("run", "quickstart", *SMALL, *words)
+    assert done.exit_code == 2
+    assert "--ray-address is for runs on Ray: train.engine = 'ray'" in done.output
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_file_is_not_called_a_folder_that_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "my.toml").touch()
+    done = coterie("compare", str(tmp_path / "my.toml"))
+    assert done.exit_code == 2
+    assert "my.toml: a file; name the folder of a run" in done.output
+
+
+def test_a_report_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    assert coterie("run", "quickstart", *SMALL, "--out", str(tmp_path / "r")).exit_code == 0
+    (tmp_path / "file").write_text("")
+    for out in (tmp_path / "file" / "x.html", tmp_path / "r"):
+        done = coterie("report", str(tmp_path / "r"), "-o", str(out))
+        assert done.exit_code == 2
+        assert "cannot be written" in done.output
+
+
+def test_default_folders_are_never_written_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for expected in ("quickstart", "quickstart-2"):
+        assert coterie("run", "quickstart", *SMALL).exit_code == 0
+        assert (tmp_path / "runs" / expected / "summary.json").exists()
+
+
+def test_lists_name_everything() -> None:
+    said = coterie("list").output
+    for word in ("fedavg-ic", "mnist-f-mini", "2nn", "jellyfish", "Dqh", "reference", "train.lr"):
+        assert word in said

@@ -1,0 +1,160 @@
+"""A user's own arrays, from files or a function: what is read, and what is refused."""
+
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from coterie.core.errors import DataError
+from coterie.data.arrays import find_arrays, read_arrays
+from coterie.data.dataset import Dataset, check_dataset
+from datafiles import FUZZ, damaged
+
+
+@pytest.mark.parametrize("form", ["npz", "packed npz", "folder"])
+@pytest.mark.parametrize("with_user", [True, False])
+def test_your_own_arrays_are_read_from_an_npz_or_a_folder(
+    tmp_path: Path, form: str, with_user: bool
+) -> None:
+    rng = np.random.default_rng(0)
+    arrays: dict[str, NDArray[np.generic]] = {
+        "x": rng.integers(0, 256, (6, 5, 4), dtype=np.uint8),
+        "y": np.array([0, 1, 2, 0, 1, 2], np.int16),
+    }
+    if with_user:
+        arrays["user"] = np.array(["b", "b", "a", "a", "c", "c"])
+    path = tmp_path / "mine.npz"
+    if form == "folder":
+        for name, array in arrays.items():
+            np.save(tmp_path / f"{name}.npy", array)
+        path = tmp_path
+    else:
+        (np.savez if form == "npz" else np.savez_compressed)(path, **arrays)  # type: ignore[arg-type]
+    data = read_arrays(find_arrays(path))
+    assert data.x.shape == (6, 1, 5, 4)
+    assert np.array_equal(data.x[:, 0], arrays["x"])
+    assert data.n_classes == 3
+    assert data.y.dtype == np.int64
+    if with_user:
+        assert data.user_names == ("a", "b", "c")
+        assert data.users is not None
+        assert data.users.tolist() == [1, 1, 0, 0, 2, 2]
+
+
+def test_features_that_are_numbers_are_kept_as_they_are(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(4, 7))
+    np.savez(tmp_path / "f.npz", x=x, y=np.array([0, 1, 0, 1]))
+    data = read_arrays(find_arrays(tmp_path / "f.npz"))
+    assert data.x.dtype == np.float32
+    assert data.input_shape == (7,)
+    assert np.allclose(data.x, x)
+
+
+LABELS = np.array([0, 1])
+
+
+@pytest.mark.parametrize(
+    ("arrays", "says"),
+    [
+        ({"x": np.zeros((2, 3), np.uint8)}, "must hold 'x', 'y' and perhaps 'user', has 'x'"),
+        ({"X": np.zeros((2, 3), np.uint8), "label": LABELS}, "perhaps 'user', has 'X', 'label'"),
+        (
+            {"x": np.zeros((3, 3), np.uint8), "y": LABELS},
+            r"for each example of x, \[3\], got \[2\]",
+        ),
+        ({"x": np.zeros((2, 3), np.uint8), "y": LABELS[:, None]}, r"\[2\], got \[2, 1\]"),
+        ({"x": np.zeros((0, 3), np.uint8), "y": LABELS[:0]}, "x has no examples"),
+        ({"x": np.zeros((2, 3), np.int64), "y": LABELS}, r"x\.astype\(np\.uint8\).* got int64"),
+        ({"x": np.zeros((2, 3), np.uint8), "y": LABELS / 2}, "without gaps, got 0.0, 0.5; store"),
+        ({"x": np.zeros((2, 3), np.uint8), "y": LABELS - 1}, "without gaps, got -1, 0; store"),
+        ({"x": np.zeros((2, 3), np.uint8), "y": LABELS + 1}, "without gaps, got 1, 2; store"),
+        ({"x": np.zeros((2, 3), np.uint8), "y": LABELS * 9}, "without gaps, got 0, 9; store"),
+        ({"x": np.zeros((2, 3), np.uint8), "y": LABELS.astype("U")}, "got 0, 1; store np.unique"),
+        ({"x": np.zeros((2, 3), np.uint8), "y": LABELS * 0}, "all labels are 0"),
+        ({"x": np.full((2, 4, 4), 255.0), "y": LABELS}, r"pixels; store x\.astype\(np\.uint8\)"),
+        ({"x": np.full((2, 3), np.nan), "y": LABELS}, "values that are not finite"),
+        ({"x": np.zeros((2, 8, 8, 3), np.uint8), "y": LABELS}, r"transpose\(0, 3, 1, 2\)"),
+        ({"x": np.zeros(2, np.uint8), "y": LABELS}, r"pixels .uint8. or numbers .float32. \[N"),
+        (
+            {"x": np.zeros((2, 3), np.uint8), "y": LABELS, "user": LABELS / 2},
+            "user must be a whole number or name",
+        ),
+        ({"x": np.zeros((2, 3), np.uint8), "y": LABELS, "user": LABELS[:1]}, "example of x"),
+        ({"x": np.zeros((2, 3), np.uint8), "y": np.array([None, 1])}, "y.npy holds Python objects"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(
+    tmp_path: Path, arrays: dict[str, NDArray[np.generic]], says: str
+) -> None:
+    path = tmp_path / "mine.npz"
+    np.savez(path, **arrays)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match=says) as caught:
+        read_arrays(find_arrays(path))
+    assert str(path) in str(caught.value)
+
+
+def test_an_array_that_claims_more_than_its_file_holds_is_refused(tmp_path: Path) -> None:
+    header = {"descr": "|u1", "fortran_order": False, "shape": (4_000_000_000, 784)}
+    with zipfile.ZipFile(tmp_path / "big.npz", "w") as archive:
+        for name in ("x.npy", "y.npy"):
+            with archive.open(name, "w") as file:
+                np.lib.format.write_array_header_1_0(file, header)
+    with pytest.raises(DataError, match="claims 3,136,000,000,000 bytes and has 0"):
+        read_arrays(find_arrays(tmp_path / "big.npz"))
+    with zipfile.ZipFile(tmp_path / "lies.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        with archive.open("x.npy", "w") as file:
+            np.lib.format.write_array_header_1_0(file, header)
+        archive.infolist()[0].file_size += 4_000_000_000 * 784  # as the directory will have it
+    with pytest.raises(DataError, match="claims 3,136,000,000,000 bytes, more than it can hold"):
+        read_arrays(find_arrays(tmp_path / "lies.npz"))
+    with pytest.raises(DataError, match=r"must be an \.npz file, or a folder"):
+        find_arrays(tmp_path / "none")
+
+
+@FUZZ
+@given(st.data())
+def test_no_npz_does_worse_than_our_error(tmp_path: Path, data: st.DataObject) -> None:
+    path = tmp_path / "fuzzed.npz"
+    np.savez(path, x=np.zeros((2, 3), np.uint8), y=np.array([0, 1]))
+    path.write_bytes(data.draw(st.one_of(st.binary(max_size=60), damaged(path.read_bytes()))))
+    try:
+        assert len(read_arrays([path]).y) == 2
+    except DataError as error:
+        assert "\n" not in str(error)
+
+
+def test_an_npz_packed_in_another_way_or_with_a_name_twice_is_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "good.npz", x=np.zeros((2, 3), np.uint8), y=np.array([0, 1]))
+    with zipfile.ZipFile(tmp_path / "good.npz") as good:
+        members = {name: good.read(name) for name in good.namelist()}
+    with zipfile.ZipFile(tmp_path / "bz2.npz", "w", zipfile.ZIP_BZIP2) as bad:
+        for name, content in members.items():
+            bad.writestr(name, content)
+    with pytest.raises(DataError, match="packed in a way that NumPy does not use"):
+        read_arrays([tmp_path / "bz2.npz"])
+    with zipfile.ZipFile(tmp_path / "good.npz", "a") as bad:
+        bad.writestr("x", members["x.npy"])
+    with pytest.raises(DataError, match="x is there twice"):
+        read_arrays([tmp_path / "good.npz"])
+
+
+def test_a_dataset_of_your_own_making_is_checked() -> None:
+    x, y = np.zeros((3, 4), np.float32), np.array([0, 1, 2])
+    assert check_dataset(Dataset("mine", x, y, 3)).n_classes == 3
+    users = np.array([0, 0, 1])
+    for bad, says in {
+        Dataset("mine", x, y, 2): "labels must be 0 to 1, got 2 for example 2",
+        Dataset("mine", x, y[:2], 3): "y must be 3 whole numbers",
+        Dataset("mine", x, y, 3, users - 1): "users must be numbers of user_names",
+        Dataset("mine", x, y, 3, users, ("a",)): "users must be numbers of user_names, 0 to 0",
+        Dataset("mine", x.tolist(), y, 3): "x must be a NumPy array, got list",  # type: ignore[arg-type]
+        Dataset("mine", x, y, 3.0): "n_classes must be a whole number",  # type: ignore[arg-type]
+        Dataset("mine", x, y, 10**12): "n_classes must be a whole number up to 1,000,000",
+        Dataset("mine", x.astype(float), y, 3): "numbers .float32.",
+    }.items():
+        with pytest.raises(DataError, match=says):
+            check_dataset(bad)

@@ -1,0 +1,166 @@
+"""Local rules and what the server makes of a mean, against their formulas on small cases."""
+
+import numpy as np
+import pytest
+import torch
+
+from coterie.config.files import make_config
+from coterie.config.prepare import prepare
+from coterie.core.errors import ConfigError
+from coterie.engine.contract import LocalSteps, Models
+from coterie.engine.local_rule import Descent, LocalRule, travelled
+from coterie.engine.server import Server
+from coterie.runs.execute import simulate
+
+
+def walk(rule: LocalRule, steps: int, pull: float | None = None) -> float:
+    """Go down f(w) = w^2/2 from w = 1 with rate 0.1."""
+    w = torch.ones(1, 1)
+    descent = Descent(rule, [w], None if pull is None else [torch.full((1, 1), pull)])
+    for _ in range(steps):
+        descent.step([w.clone()], 0.1)
+    return float(w)
+
+
+def test_plain_descent_is_sgd() -> None:
+    assert walk(LocalRule(), 3) == pytest.approx(0.9**3)
+
+
+def test_momentum_weight_decay_and_both_are_torchs() -> None:
+    for momentum, decay in ((0.9, 0.0), (0.0, 0.1), (0.5, 0.2)):
+        w = torch.ones(1, requires_grad=True)
+        theirs = torch.optim.SGD([w], lr=0.1, momentum=momentum, weight_decay=decay)
+        for _ in range(4):
+            theirs.zero_grad()
+            torch.autograd.backward((w.square() / 2).sum())
+            theirs.step()
+        assert walk(LocalRule(momentum, decay), 4) == pytest.approx(w.item(), rel=1e-6)
+
+
+def test_fedprox_pulls_to_where_the_node_began() -> None:
+    w = 1.0
+    for _ in range(5):
+        w -= 0.1 * (w + 0.5 * (w - 1.0))
+    assert walk(LocalRule(prox=0.5), 5) == pytest.approx(w, rel=1e-6)
+    assert walk(LocalRule(prox=8.0), 200) == pytest.approx(8 / 9, rel=1e-4)
+
+
+def test_scaffold_adds_the_common_correction_less_its_own() -> None:
+    assert walk(LocalRule(scaffold=True), 1, pull=-1.0) == pytest.approx(1.0)
+
+
+def test_rates_add_up_over_batches_and_steps() -> None:
+    assert travelled(LocalSteps(0.5, 0.5, 10, "epoch", 0), 0, 2, 25) == 3 * 0.5 + 3 * 0.25
+    assert travelled(LocalSteps(0.5, 0.5, 10, "batch", 0), 0, 2, 25) == 0.75
+    assert travelled(LocalSteps(0.5, 0.5, None, "epoch", 0), 1, 2, 25) == 0.25
+
+
+def test_scaffold_keeps_the_mean_of_the_corrections() -> None:
+    config = make_config(
+        {"optimizer": {"scaffold": True}, "train": {"steps": 4, "batch_size": 8, "lr": 0.05}}
+    )
+    states = list(simulate(config))
+    memory = states[-1].models.memory
+    p = prepare(config).problem.p
+    mean = torch.from_numpy(p).float() @ memory["scaffold.own"]
+    assert torch.allclose(memory["scaffold.common"], mean, atol=1e-6)
+    assert memory["scaffold.own"].abs().max() > 0
+
+
+def test_scaffold_brings_very_different_nodes_nearer_to_the_optimum() -> None:
+    losses = {}
+    for scaffold in (False, True):
+        config = make_config(
+            {
+                "algorithm": {"name": "fedavg", "tau1": 10},
+                "partition": {"kind": "pathological", "classes_per_node": 1},
+                "train": {"steps": 100, "lr": 0.1, "lr_decay": 1.0, "eval_every": 10},
+                "optimizer": {"scaffold": scaffold},
+            }
+        )
+        losses[scaffold] = list(simulate(config))[-1].row.train_loss
+    assert losses[True] < losses[False]  # type: ignore[operator]
+
+
+def test_scaffold_sends_twice_the_bytes_in_a_global_mean_only() -> None:
+    plain, twice = (
+        prepare(make_config({"optimizer": {"scaffold": scaffold}})).problem
+        for scaffold in (False, True)
+    )
+    assert twice.everyone.nbytes == 2 * plain.everyone.nbytes
+    assert twice.everyone.transfer.seconds > plain.everyone.transfer.seconds
+    assert twice.model_bytes == plain.model_bytes
+
+
+def after(server: Server, means: list[float]) -> list[float]:
+    """Return the global models that follow means that lie so far from the model before."""
+    z = np.zeros(1, dtype=np.int64)
+    models = server.begin(Models(torch.zeros(1, 2), z))
+    found = []
+    for way in means:
+        moved = Models(models.w + torch.tensor([[way, way]]), z, models.memory)
+        models = server.after(moved, np.ones(1))
+        found.append(float(models.w[0, 0]))
+    return found
+
+
+def test_a_mean_is_taken_as_it_is() -> None:
+    assert after(Server(), [1.0, 1.0]) == [1.0, 2.0]
+
+
+def test_server_momentum_carries_on() -> None:
+    assert after(Server("momentum", 2, 1.0, 0.5), [1.0, 1.0]) == [1.0, 2.5]
+    assert after(Server("momentum", 2, 0.1, 0.5), [1.0, 1.0]) == pytest.approx([0.1, 0.25])
+
+
+def test_server_adam_is_fedadam() -> None:
+    found = after(Server("adam", 2, 0.1, 0.9, 0.99, 1e-3), [1.0, 2.0])
+    m, v, w, expected = 0.0, 0.0, 0.0, []
+    for way in (1.0, 2.0):
+        m, v = 0.9 * m + 0.1 * way, 0.99 * v + 0.01 * way**2
+        w += 0.1 * m / (v**0.5 + 1e-3)
+        expected.append(w)
+    assert found == pytest.approx(expected, rel=1e-6)
+
+
+def test_what_is_not_trained_is_averaged_and_not_stepped() -> None:
+    server = Server("momentum", 1, 0.5, 0.0)
+    models = server.begin(Models(torch.zeros(1, 2), np.zeros(1, dtype=np.int64)))
+    moved = Models(torch.ones(1, 2), models.of_node, models.memory)
+    assert server.after(moved, np.ones(1)).w.tolist() == [[0.5, 1.0]]
+
+
+@pytest.mark.parametrize("grouping", ["coterie", "edge", "random"])
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        {"momentum": 0.5},
+        {"weight_decay": 0.01},
+        {"fedprox": 0.1},
+        {"scaffold": True},
+        {"server": "momentum", "server_lr": 0.7},
+        {"server": "adam", "server_lr": 0.01},
+    ],
+    ids=str,
+)
+def test_every_optimiser_runs_with_every_grouping_and_in_both_engines(
+    optimizer: dict[str, object], grouping: str
+) -> None:
+    losses = []
+    train = {"steps": 4, "batch_size": 16, "lr": 0.05, "precision": "float64"}
+    for engine in ("vectorized", "sequential"):
+        config = make_config(
+            {
+                "algorithm": {"grouping": grouping, "tau2": 2},
+                "train": {**train, "engine": engine},
+                "optimizer": optimizer,
+            }
+        )
+        losses.append([s.row.train_loss for s in simulate(config) if s.row.train_loss])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-9)
+    assert losses[0][-1] < losses[0][0]
+
+
+def test_scaffold_with_momentum_is_refused() -> None:
+    with pytest.raises(ConfigError, match="scaffold corrects plain SGD only"):
+        make_config({"optimizer": {"scaffold": True, "momentum": 0.9}})

@@ -1,0 +1,64 @@
+"""The threads of an engine: the order of results, errors, and how they end."""
+
+import threading
+import time
+
+import pytest
+import torch
+
+from coterie.engine.threads import Team
+
+CPU = torch.device("cpu")
+
+
+def ours() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name == "coterie"}
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_results_come_in_the_order_of_the_jobs(workers: int) -> None:
+    def slow_first(job: int) -> int:
+        time.sleep(0.02 / (1 + job))
+        return job * job
+
+    assert list(Team(workers, CPU).do(slow_first, list(range(8)))) == [j * j for j in range(8)]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_error_of_a_job_reaches_whoever_asked_and_the_team_goes_on(workers: int) -> None:
+    team = Team(workers, CPU)
+    with pytest.raises(ZeroDivisionError):
+        list(team.do(lambda job: 1 / job, [1, 0, 2]))
+    assert list(team.do(lambda job: job + 1, [1, 2])) == [2, 3]
+
+
+def test_who_stops_asking_waits_until_the_jobs_have_left() -> None:
+    team, begun = Team(2, CPU), threading.Event()
+    started: list[int] = []
+    ended: list[int] = []
+
+    def work(job: int) -> int:
+        if not job:
+            assert begun.wait(60)
+            return job
+        started.append(job)
+        begun.set()
+        assert team.leaving.wait(60)
+        ended.append(job)
+        return job
+
+    for _ in team.do(work, [0, 1, 2]):
+        break
+    assert 1 in started
+    assert sorted(ended) == sorted(started)  # nobody is still at work, in whatever order they left
+    assert not team.leaving.is_set()
+
+
+def test_threads_have_ended_when_their_team_is_gone() -> None:
+    others = ours()  # of teams that other tests have left to the garbage collector
+    team = Team(3, CPU)
+    assert list(team.do(lambda job: job, [1])) == [1]
+    own = ours() - others
+    assert len(own) == 3
+    del team
+    assert not own & ours()

@@ -1,0 +1,216 @@
+"""The coordinator's app without processes: what it leaves behind, however it ends."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr", reason="flwr is not installed: pip install 'coterie[flower]'")
+
+from coterie.core.errors import CoterieError
+from coterie.flower import FlowerError, apps, local
+from coterie.flower.deploy import Deployment
+from coterie.flower.messages import Answer, Arrays, Kind, Request
+from coterie.preview.planfile.reading import EXAMPLE
+from coterie.preview.planfile.writing import contents
+
+ROUNDS = 5
+
+
+def initial(run: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    return {"w": np.zeros(2, np.float32), "n": np.array(0)}
+
+
+def evaluate(run: Mapping[str, Any], arrays: Arrays) -> dict[str, float]:
+    return {"loss": float(run["loss"]), "w": float(arrays["w"][0])}
+
+
+def failing(run: Mapping[str, Any], arrays: Arrays) -> dict[str, float]:
+    raise RuntimeError("no test examples")
+
+
+class Edges:
+    """Two edges that add 1 to the model; after some rounds the second is lost."""
+
+    def __init__(self, lost_after: int = 99) -> None:
+        self.starts: list[int] = []
+        self.lost_after = lost_after
+
+    def nodes(self) -> list[int]:
+        return [1, 2]
+
+    def ask(self, kind: Kind, asked: Mapping[int, Request], timeout_s: float) -> list[Answer]:
+        if kind == "query":
+            names = {1: "edge-0", 2: "edge-1"}
+            return [Answer(i, None, {"num-examples": 5}, {"node": names[i]}) for i in asked]
+        self.starts.append(next(iter(asked.values())).config["start"])
+        return [self._train(i, request) for i, request in asked.items()]
+
+    def _train(self, i: int, request: Request) -> Answer:
+        if i == 2 and len(self.starts) > self.lost_after:
+            return Answer(i, error="FlowerError: the edge gave no result")
+        arrays = {key: np.asarray(array + 1) for key, array in (request.arrays or {}).items()}
+        counts = {"nodes-late": i, "nodes-failed": 0, "nodes-rejected": 0}
+        return Answer(i, arrays, {"num-examples": 5, **counts})
+
+
+def coordinate(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, crew: Edges | None = None, **run: Any
+) -> dict[str, Any]:
+    """Run the coordinator's app, and return the result that it leaves."""
+    (folder / "plan.json").write_bytes(contents(EXAMPLE, ".json"))
+    edges = crew or Edges()
+    monkeypatch.setattr(apps, "GridCrew", lambda grid: edges)
+    config = {
+        "coterie-folder": str(folder),
+        "coterie-timeout": 1.0,
+        "coterie-rounds": ROUNDS,
+        "coterie-initial": "test_flower_apps:initial",
+        "coterie-evaluate": "test_flower_apps:evaluate",
+        "loss": 0.5,
+        **{key.replace("_", "-"): value for key, value in run.items()},
+    }
+    apps._coordinator(None, SimpleNamespace(run_config=config))
+    return result_of(folder)
+
+
+def result_of(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "result.json").read_text())
+    return found
+
+
+def words(folder: Path) -> str:
+    """What the coordinator's app said."""
+    return (folder / "logs" / "coordinator-app.log").read_text()
+
+
+def test_the_coordinator_averages_its_edges(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    found = coordinate(monkeypatch, tmp_path)
+    assert found["status"] == "complete"
+    assert [row["test.w"] for row in found["rows"]] == [1, 2, 3, 4, 5]
+    assert [row["counted"] for row in found["rows"]] == ROUNDS * [2]
+    assert {row["train.nodes-late"] for row in found["rows"]} == {3}, "1 and 2, not their mean"
+
+
+@pytest.mark.parametrize(
+    ("run", "said"),
+    [
+        ({"coterie_evaluate": "test_flower_apps:failing"}, "RuntimeError: no test examples"),
+        ({"coterie_initial": "test_flower_apps:nothing"}, "has no function 'nothing'"),
+        ({"coterie_timeout": "soon"}, "ValueError: could not convert string to float"),
+    ],
+)
+def test_whatever_ends_the_coordinator_there_is_a_result(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run: dict[str, Any], said: str
+) -> None:
+    with pytest.raises((CoterieError, RuntimeError, ValueError)):
+        coordinate(monkeypatch, tmp_path, **run)
+    found = result_of(tmp_path)
+    assert found["status"] == "failed"
+    assert said in found["error"]
+    assert said in words(tmp_path), "with where it was"
+
+
+def test_a_score_that_is_not_finite_is_null(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    found = coordinate(monkeypatch, tmp_path, loss="nan")
+    assert found["status"] == "complete"
+    assert found["rows"][0]["test.loss"] is None
+    assert "step 2 of 10: 2 edges counted, loss not finite, w 1.0000" in words(tmp_path)
+
+
+def test_a_result_of_before_is_not_taken_for_this_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    coordinate(monkeypatch, tmp_path)
+
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(apps, "_run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        coordinate(monkeypatch, tmp_path)
+    assert not (tmp_path / "result.json").exists()
+
+
+def test_an_edge_that_is_lost_for_good_ends_the_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    crew = Edges(lost_after=1)
+    with pytest.raises(FlowerError, match=r"group 1: fewer than 1 nodes answered .* 3 times"):
+        coordinate(monkeypatch, tmp_path, crew)
+    assert len(crew.starts) == 4
+    assert result_of(tmp_path)["status"] == "failed"
+
+
+def test_the_coordinator_goes_on_from_its_state(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    coordinate(monkeypatch, tmp_path, coterie_rounds=2)
+    assert "goes on" not in words(tmp_path)
+    crew = Edges()
+    found = coordinate(monkeypatch, tmp_path, crew)
+    assert "goes on from step 4 of 10" in words(tmp_path)
+    assert crew.starts == [4, 6, 8]
+    assert len(found["rows"]) == ROUNDS
+
+
+def test_the_coordinator_does_not_go_on_with_other_settings(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    coordinate(monkeypatch, tmp_path, coterie_rounds=2, learning_rate=0.1, tau2=9)
+    with pytest.raises(
+        FlowerError, match=r"is of a run with config.learning-rate = 0\.1, not 0\.5"
+    ):
+        coordinate(monkeypatch, tmp_path, learning_rate=0.5, tau2=9)
+    with pytest.raises(
+        FlowerError, match=r"is of a run with config.learning-rate = 0\.1, not None"
+    ):
+        coordinate(monkeypatch, tmp_path, tau2=9)
+    assert coordinate(monkeypatch, tmp_path, learning_rate=0.1, tau2=9)["status"] == "complete"
+
+
+def listed(monkeypatch: pytest.MonkeyPatch, *statuses: str) -> None:
+    """Let a SuperLink list apps, the one that was started last first."""
+    said = json.dumps({"success": True, "runs": [{"status": status} for status in statuses]})
+    monkeypatch.setattr(local, "_flwr", lambda d, command: said)
+
+
+@pytest.mark.parametrize(
+    ("place", "statuses", "ends"),
+    [
+        ("coordinator", ["running", "finished:failed"], False),
+        ("coordinator", ["finished:completed"], True),
+        ("coordinator", ["finished:failed"], True),
+        ("edge-0", ["pending"], False),
+        ("edge-0", ["finished:completed"], False),
+        ("edge-1", ["finished:failed"], True),
+        ("edge-1", [], False),
+    ],
+)
+def test_an_app_that_ended_before_its_time_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: str, statuses: list[str], ends: bool
+) -> None:
+    d = Deployment(EXAMPLE, tmp_path / "app", tmp_path)
+    listed(monkeypatch, *statuses)
+    if not ends:
+        local.check_app(d, place, tmp_path / "result.json")
+        return
+    with pytest.raises(FlowerError, match=rf"the app of {place} ended \({statuses[0]}\); see "):
+        local.check_app(d, place, tmp_path / "result.json")
+
+
+def test_a_coordinator_that_left_a_result_has_not_ended_before_its_time(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    listed(monkeypatch, "finished:failed")
+    (tmp_path / "result.json").write_text("{}")
+    d = Deployment(EXAMPLE, tmp_path / "app", tmp_path)
+    local.check_app(d, "coordinator", tmp_path / "result.json")

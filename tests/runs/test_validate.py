@@ -1,0 +1,118 @@
+"""Odd values in recorded runs: each is left out with a line, whatever shows it."""
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+
+from coterie.core.errors import RecordError
+from coterie.render.watch import Live
+from coterie.runs.record import RUNS, below, find_runs
+from coterie.runs.sweep import recorded_jobs
+from made_runs import made_run, write_run
+from resuming import coterie
+
+ODD = [
+    ("summary.json", ("d_local",), 1e999, "summary.json: 1e999 is not a number"),
+    ("summary.json", ("bytes_by_tier", "pod"), 1e999, "1e999 is not a number"),
+    ("summary.json", ("seconds",), 1e306, "seconds must be a number, got 1e+306"),
+    ("summary.json", ("steps",), 10**400, "steps must be a number, got 1000"),
+    ("summary.json", ("val_accuracy",), "x", "val_accuracy must be a number, got 'x'"),
+    ("summary.json", ("group_sizes",), ["a", 1], "group_sizes must be whole numbers, got 'a'"),
+    ("summary.json", ("bytes_by_tier",), {"pod": "x"}, "bytes_by_tier must be a number for every"),
+    ("summary.json", ("status",), "new", "summary.json: unknown status 'new'"),
+    ("summary.json", ("status",), ["complete"], "unknown status ['complete']"),
+    ("grouping.json", ("edges",), ["one"], "edges must name all 10, or none"),
+    ("grouping.json", ("nodes",), None, "nodes must name all 20, or none"),
+    ("grouping.json", ("servers",), ["x"], "servers must be numbers of nodes"),
+    ("grouping.json", ("edge_of", 0), 10**9, "edge_of names edge 1000000000 of 20 nodes"),
+    ("grouping.json", ("class_counts", 0, 0), 10**30, "class_counts must be whole numbers"),
+    ("grouping.json", ("class_counts", 0, 0), -1, "class_counts must be whole numbers"),
+    ("config.toml", ("algorithm", "name"), ["fedavg"], "unknown algorithm ['fedavg']"),
+    ("config.toml", ("train", "lr"), float("nan"), "train.lr must be a number or a text, got nan"),
+    ("config.toml", ("train", "lr"), [0.1], "train.lr must be a number or a text, got [0.1]"),
+    ("config.toml", ("network",), 3, "'network' is a section, written [network]"),
+    ("config.toml", ("seed",), True, "seed must be a whole number, got True"),
+    ("rows.jsonl", (1, "seconds"), 1e999, "rows.jsonl line 2: 1e999 is not a number"),
+    ("rows.jsonl", (1, "epoch"), None, "rows.jsonl line 2: epoch must be a number, got None"),
+    ("rows.jsonl", (2, "group_sizes"), [20, "x"], "line 3: group_sizes must be whole numbers"),
+    ("rows.jsonl", (2, "t"), 1.5, "rows.jsonl: t must be a whole number"),
+]
+
+
+def damage(path: Path, where: tuple[Any, ...], value: object) -> None:
+    """Put a value into a file of a run; of an infinite one JSON has 1e999."""
+    text = path.read_text()
+    content: Any = (
+        tomllib.loads(text)
+        if path.suffix == ".toml"
+        else [json.loads(line) for line in text.splitlines()]
+    )
+    at = content[0] if path.suffix == ".json" else content
+    for key in where[:-1]:
+        at = at[key]
+    at[where[-1]] = value
+    if path.suffix == ".toml":
+        path.write_text(tomli_w.dumps(content))
+    else:
+        lines = [json.dumps(line).replace("Infinity", "1e999") + "\n" for line in content]
+        path.write_text("".join(lines))
+
+
+@pytest.mark.parametrize(("name", "where", "value", "says"), ODD)
+def test_an_odd_run_is_left_out_with_a_line_everywhere(
+    tmp_path: Path, name: str, where: tuple[Any, ...], value: object, says: str
+) -> None:
+    runs = tmp_path / "runs"
+    bad = write_run(made_run(runs / "bad", "fedavg-ic"))
+    write_run(made_run(runs / "good"))
+    damage(bad / name, where, value)
+    found, (line,) = find_runs([runs])
+    assert [run.folder.name for run in found] == ["good"]
+    assert says in line
+    data = json.loads(Live(runs).latest().body)
+    assert {run["name"]: run["status"] for run in data["runs"]} == {
+        "bad": "damaged",
+        "good": "complete",
+    }
+    assert data["page"]["left_out"] == [line]
+    for words in (
+        ["compare", runs, "--json"],
+        ["report", runs, "-o", tmp_path / "page.html"],
+        ["export", runs, "-o", tmp_path / "rows.csv"],
+        ["export", runs, "--summary", "-o", tmp_path / "runs.parquet"],
+    ):
+        done = coterie(*words)
+        assert done.exit_code == 0, done.output
+        assert f"left out: {line}" in done.output
+
+
+def test_a_complete_run_without_rows_is_left_out(tmp_path: Path) -> None:
+    bad = write_run(made_run(tmp_path / "bad"))
+    (bad / "rows.jsonl").write_text("")
+    with pytest.raises(RecordError, match=r"rows\.jsonl: complete without test_accuracy"):
+        find_runs([tmp_path])
+
+
+def test_a_file_of_brackets_only_is_left_out(tmp_path: Path) -> None:
+    bad = write_run(made_run(tmp_path / "bad"))
+    (bad / "meta.json").write_text("[" * 100_000)
+    with pytest.raises(RecordError, match=r"damaged run folder \(meta\.json: "):
+        find_runs([tmp_path])
+
+
+@pytest.mark.parametrize("name", ["/etc", "../elsewhere", "a/../../b", "", ".", "a\0b", "a\nb"])
+def test_a_sweeps_list_leads_nowhere_but_below_it(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match="is not the name of a folder below it"):
+        below(tmp_path, name)
+    run = made_run(tmp_path / "a")
+    told = {"runs": [{"folder": name, "config": run.config}]}
+    (tmp_path / RUNS).write_text(json.dumps(told))
+    with pytest.raises(RecordError, match=r"runs\.json: cannot be read \(.* a folder below it"):
+        recorded_jobs(tmp_path)
+    data = json.loads(Live(tmp_path).latest().body)
+    assert data["runs"] == []
+    assert "is not the name of a folder below it" in data["page"]["left_out"][0]
