@@ -115,7 +115,7 @@ def trained(problem: Problem) -> list[Mean]:
             s.groups.grouping if s.groups else None,
             s.row.train_loss,
             s.row.test_accuracy,
-            s.tuned.schedule if s.tuned else None,
+            s.plan.schedule if s.tuned and s.groups else None,
         )
         for s in rounds(problem)
     ]
@@ -133,7 +133,7 @@ def curve_of(problem: Problem, means: Sequence[Mean]) -> list[list[float]]:
         elif s.event == "global":
             seconds += problem.everyone.transfer.seconds
         seconds += (s.t - before.t) * problem.step_s
-        if s.grouping is not None and before.grouping is None and problem.searched:
+        if s.grouping is not None and before.grouping is None and problem.policy.searches:
             each, g = replace(problem.network, combine=False), problem.everyone.grouping
             seconds += each.upload(g.z, g.servers, problem.view.charged_bytes).seconds
         if s.loss is not None and s.accuracy is not None:

@@ -31,6 +31,7 @@ from coterie.grouping import Evidence, Grouping
 from coterie.preview.plan import plans
 from coterie.preview.planfile.writing import plan_of
 from coterie.simulate.loop import rounds
+from coterie.simulate.policies.given import Given
 from fleets import LIGHT, Fleet, cut
 
 
@@ -149,7 +150,7 @@ def tiered(args: argparse.Namespace, config: Config, folder: Path, port: int) ->
     def planner(evidence: Evidence, rng: np.random.Generator) -> Grouping:
         return replace(view.chosen.grouping, z=z)
 
-    problem = replace(prepare(config).problem, planner=planner, searched=False)
+    problem = replace(prepare(config).problem, planner=planner, policy=Given())
     *_, last = rounds(problem)
     return {
         "accuracy": found["rows"][-1]["test.accuracy"],

@@ -18,7 +18,7 @@ from coterie.config.files import make_config
 from coterie.config.prepare import prepare
 from coterie.config.settings import Config
 from coterie.runs import execute
-from coterie.simulate.loop import State
+from coterie.simulate.state import State
 
 KILLS, MANY, FEW = 20, 400, 4
 MOST_ROWS, MORE_ROWS, MORE_S = 7, 4, 0.01  # until a kill: KILLS of them stay below MANY rows

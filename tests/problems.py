@@ -14,6 +14,8 @@ from coterie.models import make_model
 from coterie.models.size import n_bytes
 from coterie.network import Network
 from coterie.simulate.loop import rounds
+from coterie.simulate.policies.given import Given
+from coterie.simulate.policies.searched import Searched
 from coterie.simulate.problem import Problem
 from coterie.simulate.schedule import Schedule
 from coterie.topology import fat_tree
@@ -79,7 +81,7 @@ def make_problem(
         step_s=0.25,
         epochs_per_step=1.0,
         seed=0,
-        searched=searched,
+        policy=Searched() if searched else Given(),
     )
 
 

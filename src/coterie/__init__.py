@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from coterie.grouping import Evidence, Grouping, with_servers
     from coterie.runs.execute import execute, simulate
     from coterie.runs.record import RecordedRun, read_run
-    from coterie.simulate.loop import Row, State
+    from coterie.simulate.state import Row, State
 
 __all__ = [
     "Config",
@@ -47,8 +47,8 @@ _HOME = {
     "Evidence": "grouping",
     "Grouping": "grouping",
     "RecordedRun": "runs.record",
-    "Row": "simulate.loop",
-    "State": "simulate.loop",
+    "Row": "simulate.state",
+    "State": "simulate.state",
     "compare": "analysis.compare",
     "divergence": "divergence.gram",
     "execute": "runs.execute",

@@ -29,7 +29,7 @@ MOVED = {
     "netview": "preview.network",
     "parquet": "core.parquet",
     "planfile": "preview.planfile",
-    "planning": "simulate.policies.view",
+    "planning": "simulate.planning",
     "planview": "preview.plan",
     "prepare": "config.prepare",
     "pricing": "preview.pricing",

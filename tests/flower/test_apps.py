@@ -14,23 +14,11 @@ pytest.importorskip("flwr", reason="flwr is not installed: pip install 'coterie[
 from coterie.core.errors import CoterieError
 from coterie.flower import FlowerError, apps, local
 from coterie.flower.deploy import Deployment
-from coterie.flower.messages import Answer, Arrays, Kind, Request
+from coterie.flower.messages import Answer, Kind, Request
 from coterie.preview.planfile.reading import EXAMPLE
 from coterie.preview.planfile.writing import contents
 
 ROUNDS = 5
-
-
-def initial(run: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    return {"w": np.zeros(2, np.float32), "n": np.array(0)}
-
-
-def evaluate(run: Mapping[str, Any], arrays: Arrays) -> dict[str, float]:
-    return {"loss": float(run["loss"]), "w": float(arrays["w"][0])}
-
-
-def failing(run: Mapping[str, Any], arrays: Arrays) -> dict[str, float]:
-    raise RuntimeError("no test examples")
 
 
 class Edges:
@@ -69,8 +57,8 @@ def coordinate(
         "coterie-folder": str(folder),
         "coterie-timeout": 1.0,
         "coterie-rounds": ROUNDS,
-        "coterie-initial": "test_flower_apps:initial",
-        "coterie-evaluate": "test_flower_apps:evaluate",
+        "coterie-initial": "own_parts:initial",
+        "coterie-evaluate": "own_parts:evaluate",
         "loss": 0.5,
         **{key.replace("_", "-"): value for key, value in run.items()},
     }
@@ -101,8 +89,8 @@ def test_the_coordinator_averages_its_edges(
 @pytest.mark.parametrize(
     ("run", "said"),
     [
-        ({"coterie_evaluate": "test_flower_apps:failing"}, "RuntimeError: no test examples"),
-        ({"coterie_initial": "test_flower_apps:nothing"}, "has no function 'nothing'"),
+        ({"coterie_evaluate": "own_parts:failing"}, "RuntimeError: no test examples"),
+        ({"coterie_initial": "own_parts:nothing"}, "has no function 'nothing'"),
         ({"coterie_timeout": "soon"}, "ValueError: could not convert string to float"),
     ],
 )

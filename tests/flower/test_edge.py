@@ -30,6 +30,7 @@ from coterie.preview.planfile import Plan, PlanError, PlannedNode
 from coterie.preview.planfile.reading import EXAMPLE
 from coterie.preview.planfile.writing import contents
 from coterie.simulate.loop import rounds as simulated
+from coterie.simulate.policies.given import Given
 from crews import (
     TaskCrew,
     accuracy,
@@ -80,7 +81,7 @@ def test_edges_and_a_coordinator_train_the_model_that_the_simulator_trains(tmp_p
     def planner(evidence: Evidence, rng: np.random.Generator) -> Grouping:
         return Grouping(np.array(Z), np.arange(2))
 
-    problem = replace(prepare(config).problem, planner=planner, searched=False)
+    problem = replace(prepare(config).problem, planner=planner, policy=Given())
     *_, last = simulated(problem)
     ours = np.concatenate([model[key].ravel() for key in ("1.weight", "1.bias")])
     np.testing.assert_allclose(ours, last.models.w[0].numpy(), rtol=0, atol=2e-6)

@@ -31,6 +31,7 @@ from coterie.preview.plan import plans
 from coterie.preview.planfile import Plan
 from coterie.preview.planfile.writing import contents, plan_of
 from coterie.simulate.loop import rounds
+from coterie.simulate.policies.given import Given
 from fleets import LIGHT, Fleet, cut
 
 APP = Path(__file__).parents[2] / "examples" / "flower_app"
@@ -80,7 +81,7 @@ def simulated(config: Config, z: list[int] | None = None) -> float:
 
         star, _ = network_of(None, Roster({str(i): i for i in range(len(problem.p))}))
         problem = replace(
-            problem, planner=planner, searched=False, network=star, edge_of=star.edge_of
+            problem, planner=planner, policy=Given(), network=star, edge_of=star.edge_of
         )
     *_, last = rounds(problem)
     assert last.row.test_accuracy is not None

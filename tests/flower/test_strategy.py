@@ -135,7 +135,7 @@ def test_the_example_app_trains_in_groups(tmp_path: Path) -> None:
 
 
 def test_a_model_with_a_scalar_array_goes_through_flowers_messages() -> None:
-    run = {**RUN, "model": "test_flower_rounds:with_batchnorm"}
+    run = {**RUN, "model": "crews:with_batchnorm"}
     start = ArrayRecord({key: Array(a) for key, a in server_app.initial(run).items()})
     result = server_app.strategy(run).start(Grid(4, run), start, 2, timeout=5.0)
     assert result.train_metrics_clientapp[2]["counted"] == 4

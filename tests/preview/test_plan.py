@@ -5,18 +5,15 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from coterie import Grouping
 from coterie.cli import main
 from coterie.cli.plan import seconds
 from coterie.config.files import expand, make_config
 from coterie.config.prepare import prepare
 from coterie.core.errors import CoterieError, GroupingError
 from coterie.divergence.gram import divergence
-from coterie.grouping import Evidence
 from coterie.preview.data import groups_of
 from coterie.preview.plan import PlanView, plans
 from coterie.render.page.html import png
@@ -53,15 +50,6 @@ def run(folder: Path, *words: str) -> Result:
     sets = [part for key in SETS for part in ("--set", key)]
     out = ["-o", str(folder / "plan.html")] if "-o" not in words and "--json" not in words else []
     return CliRunner().invoke(main, ["plan", "quickstart", *sets, *out, *words])
-
-
-def odd_and_even(evidence: Evidence, rng: np.random.Generator) -> Grouping:
-    """A planner of a user's own."""
-    return Grouping(np.arange(len(evidence.p)) % 2, np.arange(2))
-
-
-def no_planner(evidence: Evidence, rng: np.random.Generator) -> str:
-    return "nothing"
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +118,7 @@ def test_edges_are_quicker_and_farther_from_the_whole_than_planned_groups(view: 
         {"alpha_iid": 0.0},
         {"grouping": "cov"},
         {"grouping": "shapefl", "alpha_comm": 3.0},
-        {"grouping": "test_planview:odd_and_even"},
+        {"grouping": "own_parts:odd_and_even"},
         {"name": "fedavg-i", "max_group_size": 12},
     ],
     ids=str,
@@ -194,10 +182,10 @@ def test_groups_that_break_a_limit_are_neither_chosen_nor_on_the_front() -> None
 
 
 def test_a_method_that_cannot_group_is_left_out_with_its_reason() -> None:
-    found = view_of("edge", "test_planview:no_planner")
+    found = view_of("edge", "own_parts:no_planner")
     assert [p.name for p in found.methods] == ["edge"]
     assert found.left_out == (
-        "test_planview:no_planner: a planner must return a coterie.Grouping, got str",
+        "own_parts:no_planner: a planner must return a coterie.Grouping, got str",
     )
     assert found.answer is None
 

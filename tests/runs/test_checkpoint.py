@@ -28,7 +28,9 @@ from coterie.runs.checkpoint import (
     tidy,
 )
 from coterie.runs.record import RunWriter
-from coterie.simulate.loop import State, rounds
+from coterie.simulate.loop import rounds
+from coterie.simulate.schedule import Schedule
+from coterie.simulate.state import Plan, State
 
 CONFIG = make_config(
     {
@@ -72,7 +74,7 @@ def test_a_checkpoint_reads_back_as_what_was_written(
         assert (found.Delta_first, found.engine) == (0.25, {"a": "b"})
         assert asdict(found.state.row) == asdict(state.row)
         assert found.state.clock == state.clock
-        assert found.state.planned == state.planned
+        assert found.state.plan.memory == state.plan.memory
         assert torch.equal(found.state.models.w, state.models.w)
         assert found.state.models.of_node.tolist() == state.models.of_node.tolist()
         assert found.state.models.of_node.dtype == np.int64
@@ -128,8 +130,8 @@ def test_a_tag_is_all_that_a_new_value_needs_whatever_its_fields(
     monkeypatch.setitem(checkpoint.TAGS, "more", More)
     monkeypatch.setitem(checkpoint._TAG_OF, More, "more")
     more = More({3: 0.1, 1: float("inf")}, (1, [None]), np.float64(1 / 3), True)
-    state = replace(states[0], planned=more)  # type: ignore[arg-type]
-    found: object = read_checkpoint(written(tmp_path, state, belongs), belongs).state.planned
+    state = replace(states[0], plan=Plan(Schedule(1, 1), None, more))  # type: ignore[arg-type]
+    found: object = read_checkpoint(written(tmp_path, state, belongs), belongs).state.plan.memory
     assert found == more
 
 
@@ -137,7 +139,7 @@ def test_what_cannot_be_kept_is_refused_when_it_is_written(
     states: list[State], belongs: Origin
 ) -> None:
     for what, name in (({1, 2}, "set"), (belongs, "Origin")):
-        state = replace(states[0], planned=what)  # type: ignore[arg-type]
+        state = replace(states[0], plan=Plan(Schedule(1, 1), None, what))  # type: ignore[arg-type]
         with pytest.raises(TypeError, match=f"a checkpoint cannot hold a {name}"):
             pack(Checkpoint(state, 1, 3, 0.0, None, {}), belongs)
 

@@ -23,10 +23,11 @@ from coterie.runs.execute import execute
 from coterie.runs.record import read_run
 from coterie.runs.retime import retime
 from coterie.simulate.forecast import Look, Option, Outlook, Tuned, Tuning, loss_at
-from coterie.simulate.loop import State, first_evidence, piloted, rounds
-from coterie.simulate.policies.pilot import PILOT_STEPS, again, choose, seen
+from coterie.simulate.loop import first_evidence, piloted, rounds
+from coterie.simulate.policies.pilot import PILOT_STEPS, Pilot, again, choose, seen
 from coterie.simulate.progress import Curve, History, Round, worth
 from coterie.simulate.schedule import Schedule
+from coterie.simulate.state import Plan, State
 from recorded import recorded
 from resuming import TINY, outcome, stopped_at
 
@@ -173,13 +174,17 @@ def test_the_last_round_may_be_cut_short() -> None:
     ]
 
 
+def taus(state: State) -> tuple[int, int]:
+    return state.plan.schedule.tau1, state.plan.schedule.tau2
+
+
 def test_a_run_has_a_pilot_then_groups_and_a_schedule(chose: Ran) -> None:
     states = chose.states
     ends = [s.t for s in states if s.row.event == "global"]
     assert ends[:3] == [1, 6, PILOT_STEPS]
     assert [s.t for s in states if s.groups is None] == [0, 1, 6]
     chosen = next(s for s in states if s.groups)
-    assert chosen.tuned is not None and chosen.tuned.schedule is not None
+    assert chosen.tuned is not None and chosen.tuned.changes == ((7, *taus(chosen)),)
     assert chosen.clock.grouping_s > 0  # what nodes showed is charged, after the pilot's rounds
     assert states[-1].t == 40
     means = [s.row for s in states if s.row.event == "global"]
@@ -188,8 +193,7 @@ def test_a_run_has_a_pilot_then_groups_and_a_schedule(chose: Ran) -> None:
 
 def test_what_is_given_is_kept_and_what_is_open_is_chosen() -> None:
     for state in states_of(auto(tau1=2, num_groups=3, retune=False))[4:]:
-        assert state.tuned is not None and state.tuned.schedule is not None
-        assert state.tuned.schedule.tau1 == 2
+        assert state.plan.schedule.tau1 == 2
         assert len(state.groups.grouping.sizes) == 3  # type: ignore[union-attr]
 
 
@@ -276,14 +280,13 @@ def test_as_rates_fall_steps_between_means_become_more() -> None:
 def test_another_schedule_keeps_to_the_bytes_too() -> None:
     problem = prepare(auto(steps=80)).problem
     state = next(s for s in rounds(problem) if s.t >= 9 and s.row.event == "global")
-    assert state.tuned is not None and state.groups is not None and problem.tuning is not None
-    rare = replace(state.tuned, schedule=Schedule(10, 1, 7), looked_at=1)
-    free = again(problem, rare, state.groups, 0.0)
-    assert free.schedule is not None and free.schedule.tau1 < 10
+    assert state.tuned is not None and isinstance(problem.policy, Pilot)
+    rare = Plan(Schedule(10, 1, 7), state.groups, replace(state.tuned, looked_at=1))
+    tuning = problem.policy.tuning
+    assert again(problem, tuning, rare, 0.0).schedule.tau1 < 10
     spent = 1e6
-    tight = replace(problem, tuning=replace(problem.tuning, max_bytes=spent + 1))
-    kept = again(tight, rare, state.groups, spent)
-    assert kept.schedule is not None and kept.schedule.tau1 >= 10
+    tight = replace(tuning, max_bytes=spent + 1)
+    assert again(problem, tight, rare, spent).schedule.tau1 >= 10
 
 
 def test_means_of_some_are_priced_as_they_are_charged() -> None:
@@ -409,10 +412,10 @@ def test_fewer_bytes_lead_to_fewer_means() -> None:
     config = auto(steps=80)
     problem = prepare(config).problem
     state = next(s for s in rounds(problem) if s.groups)
-    assert state.tuned is not None and problem.tuning is not None
+    assert state.tuned is not None and isinstance(problem.policy, Pilot)
     shown = first_evidence(problem)
-    free = choose(problem, state.tuned, shown, 0.0)
-    tight = replace(problem, tuning=replace(problem.tuning, max_bytes=0.7 * free.chosen.bytes))
-    kept = choose(tight, state.tuned, shown, 0.0).chosen
+    free = choose(problem, problem.policy, state.tuned, shown, 0.0)
+    tuning = replace(problem.policy.tuning, max_bytes=0.7 * free.chosen.bytes)
+    kept = choose(problem, Pilot(tuning), state.tuned, shown, 0.0).chosen
     assert kept.bytes <= 0.7 * free.chosen.bytes
     assert kept.seconds >= free.chosen.seconds

@@ -14,8 +14,8 @@ from coterie.models import make_model
 from coterie.network.flows import flow_seconds
 from coterie.network.values import Flows
 from coterie.simulate.loop import rounds
-from coterie.simulate.policies.view import View
 from coterie.simulate.problem import Problem
+from coterie.simulate.view import View
 from coterie.topology import Topology
 from problems import (
     CLASSES,

@@ -15,8 +15,10 @@ from coterie.divergence.sketch import Privacy, Sketch
 from coterie.grouping import Evidence, Grouping, Limits
 from coterie.simulate.algorithms import METHODS
 from coterie.simulate.loop import first_evidence, rounds
-from coterie.simulate.policies.view import Planned, Regroup, View
+from coterie.simulate.policies.searched import Regroup, Searched
 from coterie.simulate.problem import Problem
+from coterie.simulate.state import Planned
+from coterie.simulate.view import View
 from problems import fixed, make_problem, some_nodes
 
 NODES = some_nodes(12)
@@ -46,8 +48,8 @@ def test_groups_are_planned_once_unless_told_otherwise() -> None:
 
 
 def test_groups_are_planned_again_every_so_many_global_means() -> None:
-    assert [t for t, _ in asked(searching(regroup=Regroup(every=1)))] == [1, 5, 10, 15, 20]
-    assert [t for t, _ in asked(searching(regroup=Regroup(every=2)))] == [1, 10, 20]
+    assert [t for t, _ in asked(searching(policy=Searched(Regroup(every=1))))] == [1, 5, 10, 15, 20]
+    assert [t for t, _ in asked(searching(policy=Searched(Regroup(every=2))))] == [1, 10, 20]
 
 
 def test_groups_are_planned_again_when_delta_has_grown_by_so_much() -> None:
@@ -62,24 +64,24 @@ def test_groups_are_planned_again_when_delta_has_grown_by_so_much() -> None:
 
 def test_growth_is_judged_by_what_nodes_have_shown() -> None:
     # Nothing is shown, so nothing can be seen to grow, whatever the gradients do.
-    silent = searching(view=View("nothing"), regroup=Regroup(drift=1e-9))
+    silent = searching(view=View("nothing"), policy=Searched(Regroup(drift=1e-9)))
     assert [t for t, _ in asked(silent)] == [1]
     # Noise differs from look to look, so its Delta grows now and then.
     noisy = View(sketch=Sketch(20, 0), privacy=Privacy(1.0, 1e-5, 1.0))
-    assert len(asked(searching(steps=60, view=noisy, regroup=Regroup(drift=1e-9)))) > 1
+    assert len(asked(searching(steps=60, view=noisy, policy=Searched(Regroup(drift=1e-9))))) > 1
 
 
 def test_while_delta_falls_nothing_is_planned_again() -> None:
     Delta = [s.row.Delta for s in rounds(searching()) if s.row.event == "global"]
     assert all(b < a for a, b in pairwise(d for d in Delta if d is not None))
-    assert [t for t, _ in asked(searching(regroup=Regroup(drift=1e-9)))] == [1]
+    assert [t for t, _ in asked(searching(policy=Searched(Regroup(drift=1e-9))))] == [1]
 
 
 def test_every_look_at_the_data_is_charged_to_the_clock() -> None:
     view = View(charged_bytes=1_000_000)
 
     def grouping_s(regroup: Regroup) -> float:
-        return list(rounds(searching(view=view, regroup=regroup)))[-1].clock.grouping_s
+        return list(rounds(searching(view=view, policy=Searched(regroup))))[-1].clock.grouping_s
 
     once = grouping_s(Regroup())
     assert once > 0
@@ -115,7 +117,7 @@ def test_a_sketch_as_long_as_the_gradient_is_the_gradient() -> None:
 
 def test_privacy_noise_differs_between_plans_and_not_between_runs() -> None:
     view = View(sketch=Sketch(20, 0), privacy=Privacy(1.0, 1e-5, 1.0))
-    runs = [asked(searching(view=view, regroup=Regroup(every=1))) for _ in range(2)]
+    runs = [asked(searching(view=view, policy=Searched(Regroup(every=1)))) for _ in range(2)]
     sketches = [[e.sketch for _, e in run] for run in runs]
     assert all(np.array_equal(a, b) for a, b in zip(*sketches, strict=True))
     noise = [a - b for a, b in pairwise(sketches[0])]  # type: ignore[operator]

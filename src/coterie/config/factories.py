@@ -27,7 +27,11 @@ from coterie.simulate.algorithms import Algorithm, Needs, Search
 from coterie.simulate.clock import draw_speeds
 from coterie.simulate.forecast import GROUPS, PILOT, TAU1, TAU2, Tuning
 from coterie.simulate.participation import Attendance
-from coterie.simulate.policies.view import View
+from coterie.simulate.policies import Policy
+from coterie.simulate.policies.given import Given
+from coterie.simulate.policies.pilot import Pilot
+from coterie.simulate.policies.searched import Regroup, Searched
+from coterie.simulate.view import View
 from coterie.topology import Shape, Speed, fat_tree, make_topology
 
 if TYPE_CHECKING:
@@ -167,6 +171,16 @@ def make_tuning(config: Config, n_nodes: int) -> Tuning | None:
         c.max_gbytes * 1e9 or math.inf,
         c.retune,
     )
+
+
+def make_policy(config: Config, algorithm: Algorithm, n_nodes: int) -> Policy:
+    """Return when a config's groups and schedule are decided."""
+    tuning, c = make_tuning(config, n_nodes), config.algorithm
+    if tuning is not None:
+        others = tuple(algorithm.planner(search) for search in other_searches(config))
+        return Pilot(tuning, others)
+    regroup = Regroup(c.regroup_every, c.regroup_drift)
+    return Searched(regroup) if algorithm.searched else Given()
 
 
 def other_searches(config: Config) -> tuple[Search, ...]:

@@ -11,12 +11,11 @@ from coterie.config.factories import (
     make_attendance,
     make_engine,
     make_network,
+    make_policy,
     make_search,
     make_server,
-    make_tuning,
     make_view,
     node_speeds,
-    other_searches,
     quick_network,
 )
 from coterie.config.files import check_num_groups
@@ -32,7 +31,6 @@ from coterie.partition import Partition
 from coterie.partition.measure import class_counts
 from coterie.simulate.algorithms import find_algorithm
 from coterie.simulate.clock import node_seconds, step_seconds
-from coterie.simulate.policies.view import Regroup
 from coterie.simulate.problem import Problem
 
 
@@ -125,17 +123,14 @@ def make_problem(
         step_s=step_seconds(worked, size.flops_per_example, speeds),
         epochs_per_step=float(worked.sum() / part.sizes.sum()),
         seed=config.seed,
-        searched=algorithm.searched,
+        policy=make_policy(config, algorithm, len(part.indices)),
         plans_with=quick_network(config, network),
         view=make_view(config, needs, counts, size.n_parameters, names),
-        regroup=Regroup(config.algorithm.regroup_every, config.algorithm.regroup_drift),
         eval_every=config.train.eval_every,
         attendance=make_attendance(config),
         server=make_server(config, size.n_parameters),
         node_step_s=node_seconds(worked, size.flops_per_example, speeds),
         extra_bytes=4 * size.n_parameters * config.optimizer.scaffold,
-        tuning=make_tuning(config, len(part.indices)),
-        planners=tuple(algorithm.planner(search) for search in other_searches(config)),
     )
     if algorithm.searched:
         check_keeper(problem.view.limits, config.algorithm.grouping)

@@ -26,7 +26,9 @@ from coterie.partition import Partition
 from coterie.preview.plan import PlanView, Question, answer, question
 from coterie.runs.retime import Replay
 from coterie.simulate.algorithms import find_algorithm
-from coterie.simulate.problem import Problem, evidence
+from coterie.simulate.planning import evidence_for
+from coterie.simulate.policies.searched import Searched
+from coterie.simulate.problem import Problem
 from coterie.topology import Speed, Topology
 from coterie.topology.by_name import by_name, in_order
 from coterie.topology.file import ATTRIBUTES, read_topology
@@ -102,7 +104,7 @@ def plans_by_labels(
     prepared = _prepared(q, told, edges, model_bytes)
     q.check(prepared)
     title = f"{nodes.name} on {network.name}, seed {q.config.seed}, local steps not timed (0 s)"
-    shown = evidence(prepared.problem, None, 0)
+    shown = evidence_for(prepared.problem, None, 0)
     view = answer(q, title, prepared, shown, budget_s, progress)
     return replace(view, answer=None, left_out=left_out + view.left_out)  # there is no run
 
@@ -283,7 +285,7 @@ def _prepared(q: Question, told: Histograms, edges: Edges, model_bytes: int) -> 
         step_s=0.0,
         epochs_per_step=1.0,
         seed=config.seed,
-        searched=True,
+        policy=Searched(),
         plans_with=quick_network(config, network),
         view=make_view(config, needs, told.counts, size.n_parameters, told.names),
     )

@@ -12,8 +12,9 @@ from coterie.config.settings import Config
 from coterie.core.types import Progress
 from coterie.simulate.algorithms import ALGORITHMS
 from coterie.simulate.forecast import Forecast, doubt
-from coterie.simulate.loop import State, piloted
+from coterie.simulate.loop import piloted
 from coterie.simulate.policies.pilot import Choice, expected
+from coterie.simulate.state import State
 
 OPEN = ("num_groups", "tau1", "tau2")
 SEARCHES = "fedavg-ic"

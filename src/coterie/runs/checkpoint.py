@@ -32,11 +32,10 @@ from coterie.network import Transfer
 from coterie.runs.record import PROGRESS, ROWS, RunWriter, write_atomically, writing
 from coterie.simulate.clock import Clock
 from coterie.simulate.forecast import Expected, Look, Tuned
-from coterie.simulate.loop import Row, State
-from coterie.simulate.policies.view import Planned
 from coterie.simulate.problem import Averaging
 from coterie.simulate.progress import Round
 from coterie.simulate.schedule import Schedule
+from coterie.simulate.state import Plan, Planned, Row, State
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -88,6 +87,7 @@ TAGS: dict[str, type] = {
     "grouping": Grouping,
     "look": Look,
     "models": Models,
+    "plan": Plan,
     "planned": Planned,
     "round": Round,
     "row": Row,

@@ -16,8 +16,10 @@ from coterie.data import Dataset
 from coterie.runs.checkpoint import Keeper, last_good, origin, tidy
 from coterie.runs.record import RunWriter, ended
 from coterie.simulate.forecast import doubt, named_schedules
-from coterie.simulate.loop import State, rounds
+from coterie.simulate.loop import rounds
+from coterie.simulate.policies.pilot import Pilot
 from coterie.simulate.problem import Problem
+from coterie.simulate.state import State
 
 
 class Interrupted(KeyboardInterrupt):
@@ -147,13 +149,13 @@ def _advance(
 def chosen(problem: Problem, state: State) -> str:
     """Say what a run that chooses its groups and schedule chose, and what it expects of that."""
     tuned, groups = state.tuned, state.groups
-    assert problem.tuning is not None  # asked of such a run
+    assert isinstance(problem.policy, Pilot)  # asked of such a run
     assert tuned is not None
     assert tuned.expected is not None
     assert groups is not None
     K, (t, tau1, tau2), e = len(groups.grouping.sizes), tuned.changes[0], tuned.expected
     what = f"chose {K} group{'s' * (K > 1)}, tau1 = {tau1}, tau2 = {tau2} after {t} steps"
-    target, ends = problem.tuning.target, f"it would end with {e.ends}"
+    target, ends = problem.policy.tuning.target, f"it would end with {e.ends}"
     if e.seconds <= state.row.seconds:
         return f"{what}; {target} is reached already"
     if math.isinf(e.low_s):

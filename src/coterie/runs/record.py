@@ -22,7 +22,7 @@ from coterie.core.errors import RecordError
 from coterie.core.types import Json
 from coterie.runs.provenance import versions
 from coterie.runs.validate import UNREADABLE, read_json, read_rows, strange
-from coterie.simulate.loop import Row
+from coterie.simulate.state import Row
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -29,8 +29,9 @@ from coterie.models import REFERENCE_FLOPS
 from coterie.partition import Partition
 from coterie.runs.execute import timings
 from coterie.runs.record import ROWS, RecordedRun, write_atomically, write_json
-from coterie.simulate.loop import State, rounds
+from coterie.simulate.loop import rounds
 from coterie.simulate.problem import Problem
+from coterie.simulate.state import State
 
 MAY_CHANGE = ("network.", "compute.", "algorithm.charge_grouping")
 

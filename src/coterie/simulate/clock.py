@@ -26,6 +26,11 @@ class Clock:
     grouping_s: float = 0.0
     bytes_by_tier: dict[str, int] = field(default_factory=dict)
 
+    @property
+    def bytes(self) -> float:
+        """Bytes over all links so far."""
+        return float(sum(self.bytes_by_tier.values()))
+
     def after(self, event: str, compute_s: float, transfer: Transfer) -> "Clock":
         """Time after local work behind a barrier and then a transfer of the given kind."""
         moved = Transfer(0.0, self.bytes_by_tier) + transfer

@@ -10,7 +10,6 @@ import numpy as np
 from coterie.core.arrays import Floats
 from coterie.core.errors import GroupingError
 from coterie.simulate.progress import Fit, History, Round, farther, worth
-from coterie.simulate.schedule import Schedule
 
 PILOT = (1, 5, 1)  # steps before each of the first global means: alone, astray, and alone again
 GROUPS = (1, 2, 5, 10, 20)  # K to try, where it is open
@@ -134,11 +133,10 @@ class Expected:
 
 @dataclass(frozen=True)
 class Tuned:
-    """What a run has seen at its global means, and the schedule it goes by; None in the pilot."""
+    """What a run that chooses its schedule has seen at its global means, and what it took up."""
 
     looks: tuple[Look, ...] = ()
     first_loss: float = math.nan
-    schedule: Schedule | None = None
     ratio: float = 0.0
     looked_at: int = 0  # the step of the last look at other schedules
     changes: tuple[tuple[int, int, int], ...] = ()  # step, tau1 and tau2 of every schedule taken up

@@ -1,23 +1,23 @@
 """What a run is made of, and how its nodes are grouped and averaged."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from coterie.core.arrays import Floats, Ints
-from coterie.core.errors import GroupingError
-from coterie.core.streams import Stream, generator
-from coterie.engine.contract import Engine, Gradients
+from coterie.engine.contract import Engine
 from coterie.engine.server import Server
-from coterie.grouping import Delays, Evidence, Grouping, Planner, check_grouping
+from coterie.grouping import Evidence, Grouping, Planner
 from coterie.grouping.baselines import single
-from coterie.grouping.limits import broken
 from coterie.network import Network, Transfer
-from coterie.simulate.forecast import Tuning
 from coterie.simulate.participation import Attendance
-from coterie.simulate.policies.view import Regroup, View
 from coterie.simulate.schedule import Schedule
+from coterie.simulate.view import View
+
+if TYPE_CHECKING:
+    from coterie.simulate.policies import Policy
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,17 +36,14 @@ class Problem:
     step_s: float  # simulated seconds of one local step
     epochs_per_step: float
     seed: int
-    searched: bool = False  # plan at the first global mean, on the gradients there
+    policy: "Policy"  # when groups and schedule are decided
     plans_with: Network | None = None  # a quicker clock to plan by, where the network's is slow
     view: View = field(default_factory=View)  # what the planner sees, and what that costs
-    regroup: Regroup = field(default_factory=Regroup)
     attendance: Attendance = field(default_factory=Attendance)
     server: Server = field(default_factory=Server)
     node_step_s: Floats | None = None  # [n], of a local step, where they matter one by one
     extra_bytes: int = 0  # that travel with a model in a global mean
     eval_every: int = 1  # measure every so many global means
-    tuning: Tuning | None = None  # how groups and schedule are chosen, where they are open
-    planners: tuple[Planner, ...] = ()  # others to try then
 
     @cached_property
     def everyone(self) -> "Averaging":
@@ -70,34 +67,3 @@ def averaging(problem: Problem, grouping: Grouping, nbytes: int | None = None) -
     nbytes = problem.model_bytes if nbytes is None else nbytes
     transfer = problem.network.aggregation(grouping.z, grouping.servers, nbytes)
     return Averaging(grouping, transfer, nbytes)
-
-
-def plan(
-    problem: Problem, evidence: Evidence, t: int = 0, planner: Planner | None = None
-) -> Averaging:
-    """Ask the planner; its random choices depend on the seed, and later also on when it is."""
-    rng = generator(problem.seed, Stream.PLAN, *([t] if t else []))
-    grouping = check_grouping(
-        (planner or problem.planner)(evidence, rng), len(problem.p), evidence.places
-    )
-    beyond = broken(evidence, grouping) if problem.searched else ""
-    if beyond:
-        raise GroupingError(f"the planner's groups do not keep to {beyond}")
-    return averaging(problem, grouping)
-
-
-def evidence(problem: Problem, found: Gradients | None, t: int) -> Evidence:
-    """Return what a planner may see: the network, its limits, and what nodes show of their data."""
-    whole, quick = problem.everyone, problem.plans_with
-    if quick is not None:
-        whole = averaging(replace(problem, network=quick), whole.grouping)
-    delays = Delays(
-        quick or problem.network,
-        problem.model_bytes,
-        problem.schedule.tau2,
-        whole.transfer.seconds,
-    )
-    num_groups = min(problem.num_groups, len(problem.p))
-    topology = problem.network.topology
-    bare = Evidence(num_groups, problem.p, problem.edge_of, topology, delays=delays)
-    return problem.view.of(bare, found, problem.seed, t)

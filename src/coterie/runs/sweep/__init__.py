@@ -30,7 +30,7 @@ from coterie.runs.sweep.resume import (
     sweep_folder,
 )
 from coterie.runs.sweep.workers import run_in_workers
-from coterie.simulate.loop import State
+from coterie.simulate.state import State
 
 __all__ = [
     "Job",

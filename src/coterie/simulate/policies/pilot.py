@@ -1,14 +1,15 @@
 """Choosing groups and schedule on the way: a pilot, a first choice, and others when it pays."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from coterie.core.arrays import Ints
 from coterie.core.errors import GroupingError
-from coterie.grouping import Evidence
+from coterie.engine.contract import Models
+from coterie.grouping import Evidence, Planner
 from coterie.grouping.objective import Objective
-from coterie.network import Transfer
 from coterie.simulate.forecast import (
     AGAIN,
     BETTER,
@@ -22,9 +23,14 @@ from coterie.simulate.forecast import (
     Tuning,
     affordable,
 )
-from coterie.simulate.problem import Averaging, Problem, plan
+from coterie.simulate.pace import costs
+from coterie.simulate.planning import evidence_for, evidence_upload, plan
+from coterie.simulate.policies.given import begun
+from coterie.simulate.problem import Averaging, Problem
 from coterie.simulate.progress import Round
+from coterie.simulate.rows import gradients_at, row_after
 from coterie.simulate.schedule import Schedule
+from coterie.simulate.state import Plan, State, Turn
 
 PILOT_STEPS = sum(PILOT)
 DRAWS = 5  # of who takes part, to price means by
@@ -40,6 +46,44 @@ class Choice:
     groups: Averaging
     left_out: tuple[str, ...]  # numbers of groups that limits exclude, and why
     spent_bytes: float  # by the pilot
+
+
+@dataclass(frozen=True)
+class Pilot:
+    """After a few rounds of several lengths, take what is forecast to reach the target soonest."""
+
+    tuning: Tuning
+    planners: tuple[Planner, ...] = ()  # to try besides the problem's own
+    told: Callable[[Choice], None] = lambda choice: None  # what the pilot led to
+    searches: bool = True
+
+    def begin(self, problem: Problem, models: Models) -> State:
+        """Begin the pilot."""
+        s = begun(problem, models, Plan(in_pilot(0)))
+        return replace(s, plan=Plan(in_pilot(0), None, Tuned(first_loss=s.row.train_loss or 0.0)))
+
+    def after(self, problem: Problem, s: State, turn: Turn) -> State:
+        """Look at every global mean: in the pilot for the first choice, then for a better one."""
+        s = replace(s, row=row_after(problem, s, turn, due=True))
+        assert s.tuned is not None  # from the beginning
+        tuned = seen(s.tuned, s.plan.schedule, s.t, s.row.train_loss, self._accuracy(problem, s))
+        if s.groups is not None:
+            now = Plan(s.plan.schedule, s.groups, tuned)
+            return replace(s, plan=again(problem, self.tuning, now, s.clock.bytes))
+        if s.t < PILOT_STEPS:
+            return replace(s, plan=Plan(in_pilot(s.t), None, tuned))
+        shown = evidence_for(problem, gradients_at(problem, s.models, s.t), 0)
+        s = replace(s, clock=s.clock.after("grouping", 0.0, evidence_upload(problem)))
+        choice = choose(problem, self, tuned, shown, s.clock.bytes)
+        self.told(choice)
+        s = replace(s, plan=first(tuned, choice, s.clock.seconds))
+        return replace(s, row=row_after(problem, s, turn, due=True))
+
+    def _accuracy(self, problem: Problem, s: State) -> float:
+        """Return the accuracy that a run is tuned by: on the validation part, if on any."""
+        if not self.tuning.target_accuracy:
+            return 0.0
+        return problem.engine.evaluate(s.models.w[0], "val").accuracy
 
 
 def in_pilot(t: int) -> Schedule:
@@ -68,15 +112,17 @@ def seen(tuned: Tuned, schedule: Schedule, t: int, loss: float | None, accuracy:
     return replace(tuned, looks=(*tuned.looks, look))
 
 
-def choose(problem: Problem, tuned: Tuned, shown: Evidence, spent_bytes: float) -> Choice:
+def choose(
+    problem: Problem, pilot: Pilot, tuned: Tuned, shown: Evidence, spent_bytes: float
+) -> Choice:
     """Search groups for every number of them, and take what is forecast to be soonest."""
-    tuning = _tuning(problem)
-    outlook = _outlook(problem, tuned)
+    tuning = pilot.tuning
+    outlook = _outlook(problem, tuning, tuned)
     apart = _divergence(shown, np.arange(len(problem.p)))
     found: list[Averaging] = []
     left_out: list[str] = []
     for K in tuning.num_groups:
-        groups, why_not = _searched(problem, replace(shown, num_groups=K))
+        groups, why_not = _searched(problem, pilot, replace(shown, num_groups=K))
         found += [one for one in groups if not any(_same(one, other) for other in found)]
         left_out += [f"{K} groups: {why_not}"] if not groups else []
     if not found:
@@ -92,11 +138,11 @@ def choose(problem: Problem, tuned: Tuned, shown: Evidence, spent_bytes: float) 
     return Choice(outlook, forecasts, chosen, found[best.option.at], tuple(left_out), spent_bytes)
 
 
-def first(tuned: Tuned, choice: Choice, seconds: float) -> Tuned:
-    """Return the schedule that was chosen, from now on."""
+def first(tuned: Tuned, choice: Choice, seconds: float) -> Plan:
+    """Return the plan that was chosen, from now on."""
     c = choice.chosen
     tuned = replace(tuned, ratio=c.option.ratio, expected=expected(choice, seconds))
-    return _taken(tuned, c, choice.outlook.t)
+    return _taken(choice.groups, tuned, c, choice.outlook.t)
 
 
 def expected(choice: Choice, seconds: float) -> Expected:
@@ -106,46 +152,43 @@ def expected(choice: Choice, seconds: float) -> Expected:
     return Expected(when, low, high, c.loss, choice.outlook.accuracy(c))
 
 
-def again(problem: Problem, tuned: Tuned, groups: Averaging, spent_bytes: float) -> Tuned:
-    """Return another schedule where that is forecast to be sooner by some percent."""
-    tuning, t = _tuning(problem), tuned.looks[-1].round.stop
-    now = tuned.schedule
-    assert now is not None  # the pilot is over
+def again(problem: Problem, tuning: Tuning, plan: Plan, spent_bytes: float) -> Plan:
+    """Return a plan with another schedule where that is forecast to be sooner by some percent."""
+    now, groups, tuned = plan.schedule, plan.groups, plan.memory
+    assert groups is not None and isinstance(tuned, Tuned)  # the pilot is over
+    t = tuned.looks[-1].round.stop
     if not tuning.again or t < AGAIN * tuned.looked_at or t >= problem.steps:
-        return tuned
-    outlook = _outlook(problem, tuned)
+        return plan
+    outlook = _outlook(problem, tuning, tuned)
     option = _option(problem, groups, tuned.ratio)
     stay = outlook.of(option, now.tau1, now.tau2 if option.num_groups > 1 else 1)
     room = max(tuning.max_bytes - spent_bytes, stay.bytes)
     best = next(f for f in outlook.forecasts([option]) if f.bytes <= room)
     sooner = best.seconds + best.high_s < BETTER * (stay.seconds + stay.high_s)
     same = (best.tau1, best.tau2) == (now.tau1, now.tau2)
-    return _taken(tuned, best, t) if sooner and not same else replace(tuned, looked_at=t)
+    if sooner and not same:
+        return _taken(groups, tuned, best, t)
+    return replace(plan, memory=replace(tuned, looked_at=t))
 
 
-def _taken(tuned: Tuned, forecast: Forecast, t: int) -> Tuned:
+def _taken(groups: Averaging, tuned: Tuned, forecast: Forecast, t: int) -> Plan:
     tau1, tau2 = forecast.tau1, forecast.tau2
     changes = (*tuned.changes, (t, tau1, tau2))
-    return replace(tuned, schedule=Schedule(tau1, tau2, t), looked_at=t, changes=changes)
+    return Plan(Schedule(tau1, tau2, t), groups, replace(tuned, looked_at=t, changes=changes))
 
 
-def _tuning(problem: Problem) -> Tuning:
-    assert problem.tuning is not None  # asked of runs with something open only
-    return problem.tuning
-
-
-def _outlook(problem: Problem, tuned: Tuned) -> Outlook:
+def _outlook(problem: Problem, tuning: Tuning, tuned: Tuned) -> Outlook:
     step_s, mean_s, mean_bytes = _costs(problem, problem.everyone)
-    return Outlook(_tuning(problem), tuned.looks, tuned.first_loss, step_s, mean_s, mean_bytes)
+    return Outlook(tuning, tuned.looks, tuned.first_loss, step_s, mean_s, mean_bytes)
 
 
-def _searched(problem: Problem, shown: Evidence) -> tuple[list[Averaging], str]:
+def _searched(problem: Problem, pilot: Pilot, shown: Evidence) -> tuple[list[Averaging], str]:
     """Return groupings into K groups by every planner that has one, and why another has none."""
     if shown.num_groups == 1:
         return [problem.everyone], ""
     found: list[Averaging] = []
     why_not = ""
-    for planner in (problem.planner, *problem.planners):
+    for planner in (problem.planner, *pilot.planners):
         try:
             found.append(plan(problem, shown, planner=planner))
         except GroupingError as error:
@@ -165,22 +208,12 @@ def _option(problem: Problem, groups: Averaging, ratio: float, at: int = 0) -> O
 
 def _costs(problem: Problem, groups: Averaging) -> tuple[float, float, float]:
     """Seconds of a step and of a mean, and bytes of a mean; on average where some are missing."""
-    if problem.attendance.full:
-        return problem.step_s, groups.transfer.seconds, _bytes(groups.transfer)
-    g, each = groups.grouping, problem.node_step_s
-    work_s = np.full(len(g.z), problem.step_s) if each is None else each
-    steps, means, sent = [], [], []
-    for t in range(1, DRAWS + 1):
-        there = problem.attendance.at(t, g.z, work_s, problem.seed)
-        transfer = problem.network.part(g.z, g.servers, groups.nbytes, there.asked, there.counted)
-        steps.append(there.compute_s)
-        means.append(transfer.seconds)
-        sent.append(_bytes(transfer))
-    return float(np.mean(steps)), float(np.mean(means)), float(np.mean(sent))
-
-
-def _bytes(transfer: Transfer) -> float:
-    return float(sum(transfer.bytes_by_tier.values()))
+    draws = 1 if problem.attendance.full else DRAWS
+    drawn = [costs(problem, groups, groups.grouping.z, t, 1) for t in range(1, draws + 1)]
+    step_s = float(np.mean([compute_s for _, compute_s, _ in drawn]))
+    mean_s = float(np.mean([transfer.seconds for *_, transfer in drawn]))
+    sent = [float(sum(transfer.bytes_by_tier.values())) for *_, transfer in drawn]
+    return step_s, mean_s, float(np.mean(sent))
 
 
 def _divergence(shown: Evidence, z: Ints) -> float:

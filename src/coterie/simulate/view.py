@@ -1,4 +1,4 @@
-"""What the planner is shown of the data, what that costs, and when it is asked again."""
+"""What a planner is shown of the data, and what each node uploads for that."""
 
 from dataclasses import dataclass, replace
 
@@ -7,7 +7,6 @@ from coterie.core.streams import Stream, generator
 from coterie.divergence.sketch import Privacy, Sketch, centred
 from coterie.engine.contract import Gradients
 from coterie.grouping import NO_LIMITS, Evidence, Limits
-from coterie.grouping.objective import Objective
 from coterie.simulate.algorithms import Needs
 
 
@@ -35,33 +34,3 @@ class View:
         if self.privacy:
             sketches = self.privacy.noisy(sketches, generator(seed, Stream.NOISE, t))
         return replace(bare, sketch=centred(sketches, bare.p))
-
-
-@dataclass(frozen=True)
-class Planned:
-    """When groups were planned, and their Delta then, by what nodes had shown."""
-
-    t: int
-    Delta: float
-
-
-@dataclass(frozen=True)
-class Regroup:
-    """When to plan again: every so many global means, or when Delta has grown by this part.
-
-    To know Delta, nodes upload at every global mean what the planner sees; that is charged.
-    """
-
-    every: int = 0
-    drift: float = 0.0
-
-    def looks(self, rounds: int) -> bool:
-        """Whether nodes show their data again, so many global means after the last plan."""
-        return self.drift > 0 or 0 < self.every <= rounds
-
-    def now(self, rounds: int, planned: Planned, shown: Evidence, z: Ints) -> bool:
-        """Whether to plan again, going by what nodes have shown and nothing else."""
-        if 0 < self.every <= rounds:
-            return True
-        Delta = Objective(shown).divergence(z)
-        return self.drift > 0 and Delta > (1 + self.drift) * planned.Delta

@@ -1,0 +1,35 @@
+"""Whose turn it is: all groups step together and wait for the slowest, as in the paper."""
+
+import numpy as np
+
+from coterie.core.arrays import Ints
+from coterie.network import Transfer
+from coterie.simulate.problem import Averaging, Problem
+from coterie.simulate.schedule import Event
+from coterie.simulate.state import Plan, Turn
+
+
+def lockstep(problem: Problem, plan: Plan, start: int) -> Turn:
+    """Return the steps after `start` up to the next mean of the plan, and that mean."""
+    stop, scope = plan.schedule.next_aggregation(start, problem.steps)
+    who = plan.groups if plan.groups and scope is Event.GROUP else problem.everyone
+    among = (plan.groups or problem.everyone).grouping.z
+    counted, compute_s, transfer = costs(problem, who, among, stop, stop - start)
+    return Turn(start, stop, scope, who, counted, compute_s, transfer)
+
+
+def costs(
+    problem: Problem, who: Averaging, among: Ints, t: int, steps: int
+) -> tuple[Ints | None, float, Transfer]:
+    """Who counts in a mean after step t, None for everybody; seconds of the work; the transfer.
+
+    Where nodes are sampled by groups, `among` are the groups.
+    """
+    if problem.attendance.full:
+        return None, steps * problem.step_s, who.transfer
+    each = np.full(len(problem.p), problem.step_s)
+    work_s = steps * (each if problem.node_step_s is None else problem.node_step_s)
+    there = problem.attendance.at(t, among, work_s, problem.seed)
+    z, servers = who.grouping.z, who.grouping.servers
+    transfer = problem.network.part(z, servers, who.nbytes, there.asked, there.counted)
+    return there.counted, there.compute_s, transfer

@@ -1,0 +1,51 @@
+"""Asking the planner: the evidence it gets, what uploading that takes, and its checked answer."""
+
+from dataclasses import replace
+
+from coterie.core.errors import GroupingError
+from coterie.core.streams import Stream, generator
+from coterie.engine.contract import Gradients
+from coterie.grouping import Delays, Evidence, Planner, check_grouping
+from coterie.grouping.limits import broken
+from coterie.network import Transfer
+from coterie.simulate.problem import Averaging, Problem, averaging
+
+
+def plan(
+    problem: Problem, evidence: Evidence, t: int = 0, planner: Planner | None = None
+) -> Averaging:
+    """Ask the planner; its random choices depend on the seed, and later also on when it is."""
+    rng = generator(problem.seed, Stream.PLAN, *([t] if t else []))
+    grouping = check_grouping(
+        (planner or problem.planner)(evidence, rng), len(problem.p), evidence.places
+    )
+    beyond = broken(evidence, grouping) if problem.policy.searches else ""
+    if beyond:
+        raise GroupingError(f"the planner's groups do not keep to {beyond}")
+    return averaging(problem, grouping)
+
+
+def evidence_for(problem: Problem, found: Gradients | None, t: int) -> Evidence:
+    """Return what a planner may see: the network, its limits, and what nodes show of their data."""
+    whole, quick = problem.everyone, problem.plans_with
+    if quick is not None:
+        whole = averaging(replace(problem, network=quick), whole.grouping)
+    delays = Delays(
+        quick or problem.network,
+        problem.model_bytes,
+        problem.schedule.tau2,
+        whole.transfer.seconds,
+    )
+    num_groups = min(problem.num_groups, len(problem.p))
+    topology = problem.network.topology
+    bare = Evidence(num_groups, problem.p, problem.edge_of, topology, delays=delays)
+    return problem.view.of(bare, found, problem.seed, t)
+
+
+def evidence_upload(problem: Problem) -> Transfer:
+    """Time what all nodes upload for the planner; it compares nodes, so nothing is combined."""
+    if not problem.view.charged_bytes:
+        return Transfer(0.0, {})
+    g = problem.everyone.grouping
+    each = replace(problem.network, combine=False)
+    return each.upload(g.z, g.servers, problem.view.charged_bytes)

@@ -1,0 +1,31 @@
+"""Groups that need nothing from the nodes: planned at the start and kept."""
+
+from dataclasses import dataclass
+
+from coterie.engine.contract import Models
+from coterie.simulate.clock import Clock
+from coterie.simulate.planning import evidence_for, plan
+from coterie.simulate.problem import Problem
+from coterie.simulate.rows import first_row
+from coterie.simulate.state import Plan, State, Turn
+
+
+@dataclass(frozen=True)
+class Given:
+    """The planner answers before the first step, on the network alone."""
+
+    searches: bool = False
+
+    def begin(self, problem: Problem, models: Models) -> State:
+        """Plan at once."""
+        groups = plan(problem, evidence_for(problem, None, 0))
+        return begun(problem, models, Plan(problem.schedule, groups))
+
+    def after(self, problem: Problem, s: State, turn: Turn) -> State:
+        """Change nothing."""
+        return s
+
+
+def begun(problem: Problem, models: Models, plan: Plan) -> State:
+    """Return the state before the first step."""
+    return State(0, models, plan, Clock(), first_row(problem, models, plan))
