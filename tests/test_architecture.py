@@ -111,3 +111,11 @@ def test_every_old_path_leads_somewhere() -> None:
     for old in _moved.MOVED:
         new = _moved.new_name(f"coterie.{old}").removeprefix("coterie.").replace(".", "/")
         assert (SOURCE / f"{new}.py").is_file() or (SOURCE / new / "__init__.py").is_file(), old
+
+
+def test_the_page_of_the_house_is_as_it_would_be_drawn() -> None:
+    script = SOURCE.parents[1] / "scripts" / "house.py"
+    if not script.exists():
+        pytest.skip("not in a source checkout")
+    done = subprocess.run([sys.executable, script, "--check"], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
