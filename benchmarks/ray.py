@@ -11,7 +11,7 @@ import platform
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ class Timed(Shard):
 
     took = cpu = 0.0
 
-    def advance(self, order: Order, own: Numbers | None) -> Sums:
+    def advance(self, order: Order, own: Mapping[str, Numbers]) -> Sums:
         """Take local steps, and look at the clock."""
         start, before = time.perf_counter(), time.process_time()
         found = super().advance(order, own)

@@ -10,10 +10,10 @@ import torch
 from torch import nn
 
 from coterie.engine.contract import Engine, LocalSteps, Models
-from coterie.engine.local_rule import LocalRule
 from coterie.engine.module import Nodes
+from coterie.engine.scaffold import Scaffold
 from coterie.engine.sequential import Sequential
-from coterie.engine.server import Server
+from coterie.engine.update import LocalRule, Update
 from coterie.engine.vectorized import Vectorized
 from coterie.models import make_model
 
@@ -112,7 +112,8 @@ def train(engine: Engine, aggregations: int = 10, tau1: int = 1) -> Models:
         z = EVERYONE if r % 3 == 2 or r == aggregations - 1 else GROUPS
         models = engine.advance(models, r * tau1, (r + 1) * tau1, z)
         if z is EVERYONE:
-            models = Server().after(models, nodes_of().sizes / nodes_of().sizes.sum())
+            rule = LocalRule(correction=Scaffold() if "own.scaffold" in models.memory else None)
+            models = Update(rule).after(models, nodes_of().sizes / nodes_of().sizes.sum())
     return models
 
 

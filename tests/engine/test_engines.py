@@ -15,9 +15,10 @@ from coterie.engine.contract import LocalSteps, Models
 from coterie.engine.kernels import Kernel
 from coterie.engine.kernels.dense import find_chain
 from coterie.engine.kernels.stacked import treats_examples_alone
-from coterie.engine.local_rule import LocalRule
 from coterie.engine.module import inputs
+from coterie.engine.scaffold import Scaffold
 from coterie.engine.sequential import Sequential
+from coterie.engine.update import LocalRule
 from coterie.engine.vectorized import Vectorized
 from coterie.models import make_model
 from coterie.models.norm import LocalNorm
@@ -181,14 +182,14 @@ def test_one_gradient_does_only_where_nodes_start_and_end_together() -> None:
     assert not engines("sr", 5)[1]._one_gradient_does(3, 4)  # several batches in a step
     assert engines("sr", 20)[1]._one_gradient_does(3, 4)  # batches that hold every node
     assert not engines("messy", None)[1]._one_gradient_does(3, 4)
-    assert not engines("sr", None, LocalRule(scaffold=True))[1]._one_gradient_does(3, 4)
+    assert not engines("sr", None, LocalRule(correction=Scaffold()))[1]._one_gradient_does(3, 4)
 
 
 RULES = {
     "momentum": LocalRule(momentum=0.9),
     "decay": LocalRule(weight_decay=0.1),
     "fedprox": LocalRule(prox=0.5),
-    "scaffold": LocalRule(scaffold=True),
+    "scaffold": LocalRule(correction=Scaffold()),
     "all": LocalRule(momentum=0.5, weight_decay=0.01, prox=0.1),
 }
 

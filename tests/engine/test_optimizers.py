@@ -8,8 +8,10 @@ from coterie.config.files import make_config
 from coterie.config.prepare import prepare
 from coterie.core.errors import ConfigError
 from coterie.engine.contract import LocalSteps, Models
-from coterie.engine.local_rule import Descent, LocalRule, travelled
+from coterie.engine.local_rule import Descent, travelled
+from coterie.engine.scaffold import Scaffold
 from coterie.engine.server import Server
+from coterie.engine.update import LocalRule
 from coterie.runs.execute import simulate
 
 
@@ -46,7 +48,7 @@ def test_fedprox_pulls_to_where_the_node_began() -> None:
 
 
 def test_scaffold_adds_the_common_correction_less_its_own() -> None:
-    assert walk(LocalRule(scaffold=True), 1, pull=-1.0) == pytest.approx(1.0)
+    assert walk(LocalRule(correction=Scaffold()), 1, pull=-1.0) == pytest.approx(1.0)
 
 
 def test_rates_add_up_over_batches_and_steps() -> None:
@@ -62,9 +64,9 @@ def test_scaffold_keeps_the_mean_of_the_corrections() -> None:
     states = list(simulate(config))
     memory = states[-1].models.memory
     p = prepare(config).problem.p
-    mean = torch.from_numpy(p).float() @ memory["scaffold.own"]
-    assert torch.allclose(memory["scaffold.common"], mean, atol=1e-6)
-    assert memory["scaffold.own"].abs().max() > 0
+    mean = torch.from_numpy(p).float() @ memory["own.scaffold"]
+    assert torch.allclose(memory["common.scaffold"], mean, atol=1e-6)
+    assert memory["own.scaffold"].abs().max() > 0
 
 
 def test_scaffold_brings_very_different_nodes_nearer_to_the_optimum() -> None:
@@ -99,7 +101,7 @@ def after(server: Server, means: list[float]) -> list[float]:
     found = []
     for way in means:
         moved = Models(models.w + torch.tensor([[way, way]]), z, models.memory)
-        models = server.after(moved, np.ones(1))
+        models = server.after(moved)
         found.append(float(models.w[0, 0]))
     return found
 
@@ -127,7 +129,7 @@ def test_what_is_not_trained_is_averaged_and_not_stepped() -> None:
     server = Server("momentum", 1, 0.5, 0.0)
     models = server.begin(Models(torch.zeros(1, 2), np.zeros(1, dtype=np.int64)))
     moved = Models(torch.ones(1, 2), models.of_node, models.memory)
-    assert server.after(moved, np.ones(1)).w.tolist() == [[0.5, 1.0]]
+    assert server.after(moved).w.tolist() == [[0.5, 1.0]]
 
 
 @pytest.mark.parametrize("grouping", ["coterie", "edge", "random"])

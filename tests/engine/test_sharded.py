@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from coterie.core.errors import ConfigError, DivergenceError
 from coterie.divergence.sketch import Sketch
-from coterie.engine.local_rule import LocalRule
 from coterie.engine.ray.engine import deal
+from coterie.engine.scaffold import Scaffold
+from coterie.engine.update import LocalRule
 from engines import EVERYONE, GROUPS, same, train
 from sharding import sharded
 
@@ -36,9 +37,9 @@ def test_no_digit_depends_on_the_number_of_actors_where_nodes_train_one_by_one(n
 
 @pytest.mark.parametrize("actors", [1, 4])
 def test_scaffolds_corrections_travel(actors: int) -> None:
-    oracle, engine, _ = sharded("2nn", actors, "dense", LocalRule(scaffold=True))
+    oracle, engine, _ = sharded("2nn", actors, "dense", LocalRule(correction=Scaffold()))
     same(oracle, engine)
-    a, b = train(oracle, 4).memory["scaffold.own"], train(engine, 4).memory["scaffold.own"]
+    a, b = train(oracle, 4).memory["own.scaffold"], train(engine, 4).memory["own.scaffold"]
     assert torch.allclose(a, b, rtol=0, atol=1e-9)
     assert a.abs().max() > 1e-3
 

@@ -17,7 +17,6 @@ from coterie.core.types import Progress
 from coterie.data import Dataset, Split
 from coterie.divergence.sketch import Privacy, Sketch
 from coterie.engine.contract import Engine, LocalSteps
-from coterie.engine.server import Server
 from coterie.grouping import Limits
 from coterie.grouping.evidence import whole_capacity
 from coterie.grouping.planner import Effort
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from coterie.engine.ray.actors import Actors
+    from coterie.engine.update import LocalRule, Update
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,7 +235,6 @@ def make_engine(
 
     `say` is told of actors that die.
     """
-    from coterie.engine.local_rule import LocalRule
     from coterie.engine.module import Nodes
     from coterie.engine.sequential import Sequential
     from coterie.engine.vectorized import Vectorized
@@ -248,8 +247,7 @@ def make_engine(
         "test": (dataset.x[split.test], dataset.y[split.test]),
     }
     c = config.train
-    o = config.optimizer
-    steps, rule = local_steps(config), LocalRule(o.momentum, o.weight_decay, o.fedprox, o.scaffold)
+    steps, rule = local_steps(config), make_rule(config)
     cores = threads if c.threads == "auto" else c.threads
     if c.engine == "sequential":
         return Sequential(model, nodes, held_out, steps, c.device, rule)
@@ -282,10 +280,24 @@ def make_actors(config: Config, cores: int, say: Callable[[str], None]) -> "tupl
     return Actors(cluster, size, say), number
 
 
-def make_server(config: Config, d: int) -> Server:
-    """Return what the server makes of a global mean of d trained numbers."""
+def make_rule(config: Config) -> "LocalRule":
+    """Return what a config's nodes do with a gradient."""
+    from coterie.engine.scaffold import Scaffold
+    from coterie.engine.update import LocalRule
+
     o = config.optimizer
-    return Server(o.server, d, o.server_lr, o.server_momentum, o.server_beta2, o.server_epsilon)
+    correction = Scaffold() if o.scaffold else None
+    return LocalRule(o.momentum, o.weight_decay, o.fedprox, correction)
+
+
+def make_update(config: Config, d: int) -> "Update":
+    """Return what a config adds to SGD and a mean, of d trained numbers."""
+    from coterie.engine.server import Server
+    from coterie.engine.update import Update
+
+    o = config.optimizer
+    server = Server(o.server, d, o.server_lr, o.server_momentum, o.server_beta2, o.server_epsilon)
+    return Update(make_rule(config), server)
 
 
 def make_attendance(config: Config) -> Attendance:

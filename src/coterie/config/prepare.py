@@ -13,7 +13,7 @@ from coterie.config.factories import (
     make_network,
     make_policy,
     make_search,
-    make_server,
+    make_update,
     make_view,
     node_speeds,
     quick_network,
@@ -110,6 +110,7 @@ def make_problem(
     worked = local_steps(config).examples_per_step(part.sizes)
     names = part.names or network.topology.names[: len(part.indices)]
     needs = algorithm.needs(make_search(config))
+    update = make_update(config, size.n_parameters)
     problem = Problem(
         engine=engine,
         network=network,
@@ -128,9 +129,9 @@ def make_problem(
         view=make_view(config, needs, counts, size.n_parameters, names),
         eval_every=config.train.eval_every,
         attendance=make_attendance(config),
-        server=make_server(config, size.n_parameters),
+        update=update,
         node_step_s=node_seconds(worked, size.flops_per_example, speeds),
-        extra_bytes=4 * size.n_parameters * config.optimizer.scaffold,
+        extra_bytes=update.extra_bytes(size.n_parameters),
     )
     if algorithm.searched:
         check_keeper(problem.view.limits, config.algorithm.grouping)

@@ -1,44 +1,27 @@
-"""How a node steps along its gradient: SGD, with momentum, weight decay, FedProx or SCAFFOLD."""
+"""How a node steps along its gradient: SGD with momentum, weight decay, FedProx, a correction."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from coterie.engine.contract import LocalSteps
+from coterie.engine.update import LocalRule
 
-
-@dataclass(frozen=True)
-class LocalRule:
-    """What is done with a gradient; nothing by default, which is the paper's SGD."""
-
-    momentum: float = 0.0  # of the steps between two aggregations; it starts afresh after one
-    weight_decay: float = 0.0
-    prox: float = 0.0  # FedProx's mu: pull towards the model that the node was given
-    scaffold: bool = False
-
-    @property
-    def plain(self) -> bool:
-        """Whether this is SGD and nothing else."""
-        return self == LocalRule()
-
-
-PLAIN = LocalRule()
 LEAST_RATES = 1e-30  # below this, the way divided by the rates is no gradient any more
 
 
 class Descent:
     """Steps of c nodes at once between two aggregations; tensors are [c, ...], one per parameter.
 
-    `pull` is what SCAFFOLD adds to every gradient: the common correction less the node's own.
+    `offset` is what a correction adds to every gradient.
     """
 
     def __init__(
-        self, rule: LocalRule, ws: Sequence[Tensor], pull: Sequence[Tensor] | None = None
+        self, rule: LocalRule, ws: Sequence[Tensor], offset: Sequence[Tensor] | None = None
     ) -> None:
         """Take the parameters, which steps change in place."""
-        self._rule, self._ws, self._pull = rule, ws, pull
+        self._rule, self._ws, self._offset = rule, ws, offset
         self._given = [w.clone() for w in ws] if rule.prox else None
         self._speed = [torch.zeros_like(w) for w in ws] if rule.momentum else None
 
@@ -55,8 +38,8 @@ class Descent:
                 g = g.add(w, alpha=self._rule.weight_decay)
             if self._given is not None:
                 g = g.add(w - self._given[at][:c], alpha=self._rule.prox)
-            if self._pull is not None:
-                g = g.add(self._pull[at][:c])
+            if self._offset is not None:
+                g = g.add(self._offset[at][:c])
             if self._speed is not None:
                 g = self._speed[at][:c].mul_(self._rule.momentum).add_(g)
             w.sub_(g, alpha=lr)

@@ -11,7 +11,7 @@ from coterie.divergence.gram import divergence
 from coterie.divergence.sketch import Sketch
 from coterie.engine.contract import Gradients, LocalSteps, Measured, Models, Score
 from coterie.engine.kernels.single import local_steps
-from coterie.engine.local_rule import LEAST_RATES, PLAIN, LocalRule, travelled
+from coterie.engine.local_rule import LEAST_RATES, travelled
 from coterie.engine.module import (
     FlatModule,
     HeldOut,
@@ -21,6 +21,15 @@ from coterie.engine.module import (
     cosines,
     evaluate,
     last_layer,
+)
+from coterie.engine.update import (
+    COMMON,
+    OWN,
+    PLAIN,
+    LocalRule,
+    first_memory,
+    remembered,
+    remembering,
 )
 
 
@@ -57,10 +66,7 @@ class Sequential:
     def initial(self) -> Models:
         """Give every node the same random model w(0)."""
         n, d = len(self.shards), self.module.d_trained
-        memory = {}
-        if self._rule.scaffold:
-            zeros = self._w0.new_zeros(n + 1, d)
-            memory = {"scaffold.own": zeros[:n], "scaffold.common": zeros[n]}
+        memory = first_memory(self._rule, n, self._w0[:d])
         return Models(self._w0[None].clone(), np.zeros(n, dtype=np.int64), memory)
 
     def advance(
@@ -74,7 +80,7 @@ class Sequential:
         mass = np.bincount(z, weights=sizes * there, minlength=K)
         kept = np.bincount(z, weights=sizes, minlength=K)  # of a group of which nobody is there
         sums = torch.zeros(K, len(module.flat), dtype=torch.float64)  # on the CPU: MPS has none
-        own = models.memory.get("scaffold.own", torch.empty(0)).clone()
+        own = {key: array.clone() for key, array in remembered(models, OWN).items()}
         module.model.train()
         cuda = [torch.cuda.current_device()] if self._device.type == "cuda" else []
         with torch.random.fork_rng(devices=cuda):  # dropout draws from its own stream per step
@@ -86,23 +92,22 @@ class Sequential:
                 if there[i] or not mass[k]:
                     sums[k].add_(module.flat.cpu().double(), alpha=int(sizes[i]))
         means = sums / torch.from_numpy(np.where(mass > 0, mass, np.maximum(kept, 1)))[:, None]
-        memory = dict(models.memory)
-        if self._rule.scaffold:
-            memory["scaffold.own"] = own
-        return Models(means.to(models.w), z, memory)
+        return remembering(Models(means.to(models.w), z, models.memory), OWN, own)
 
-    def _train(self, models: Models, own: Tensor, i: int, start: int, stop: int) -> None:
-        """Take node i's steps in the module; SCAFFOLD's correction of the node is renewed."""
-        module, pull, d = self.module, None, self.module.d_trained
-        given = module.flat.clone()
-        row = int(self.shards.row[i])
-        if self._rule.scaffold:
-            pull = models.memory["scaffold.common"] - own[row]
-        local_steps(module, self.shards, i, start, stop, self._steps, self._rule, pull)
-        if pull is not None:
+    def _train(self, models: Models, own: dict[str, Tensor], i: int, start: int, stop: int) -> None:
+        """Take node i's steps in the module; what a correction keeps of the node is renewed."""
+        module, offset, correction = self.module, None, self._rule.correction
+        given, row = module.flat.clone(), int(self.shards.row[i])
+        mine = {key: array[row] for key, array in own.items()}
+        if correction is not None:
+            offset = correction.offset(mine, remembered(models, COMMON))
+        local_steps(module, self.shards, i, start, stop, self._steps, self._rule, offset)
+        if correction is not None and offset is not None:
             rates = travelled(self._steps, start, stop, int(self.shards.sizes[i]))
             if rates > LEAST_RATES:
-                own[row] = (given - module.flat)[:d] / rates - pull
+                way = (given - module.flat)[: module.d_trained]
+                for key, array in correction.renew(mine, offset, way, rates).items():
+                    own[key][row] = array
 
     def gradients(self, w: Tensor, sketch: Sketch | None = None) -> Gradients:
         """Compute every node's full-data loss and gradient at w.

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from coterie.core.arrays import Floats
 from coterie.engine.contract import Models
 
 ServerKind = Literal["mean", "momentum", "adam"]
@@ -34,17 +33,11 @@ class Server:
             memory["server.v"] = w.new_zeros(w.shape)
         return replace(models, memory={**models.memory, **memory})
 
-    def after(self, models: Models, p: Floats) -> Models:
-        """Return the global model that follows a global mean of nodes with shares p [n].
-
-        SCAFFOLD's common correction becomes the mean of the nodes' own.
-        """
-        memory = dict(models.memory)
-        if "scaffold.own" in memory:
-            own = memory["scaffold.own"]
-            memory["scaffold.common"] = own.new_tensor(p) @ own
+    def after(self, models: Models) -> Models:
+        """Return the global model that follows a global mean."""
         if self.kind == "mean":
-            return replace(models, memory=memory)
+            return models
+        memory = dict(models.memory)
         way = models.w[0, : self.d] - memory["server.w"]
         m = self.momentum * memory["server.m"]
         if self.kind == "momentum":

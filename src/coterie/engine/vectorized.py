@@ -26,11 +26,12 @@ from coterie.engine.kernels.calibrate import choose_kernel
 from coterie.engine.kernels.dense import Dense, find_chain
 from coterie.engine.kernels.single import Single
 from coterie.engine.kernels.stacked import Stacked, treats_examples_alone
-from coterie.engine.local_rule import LEAST_RATES, PLAIN, LocalRule, travelled
+from coterie.engine.local_rule import LEAST_RATES, travelled
 from coterie.engine.means import add_up, counts, divide
 from coterie.engine.module import HeldOut, Nodes, last_layer
 from coterie.engine.sequential import Sequential
 from coterie.engine.threads import Team
+from coterie.engine.update import COMMON, OWN, PLAIN, LocalRule, remembered, remembering
 
 JOB_BYTES = 16 << 20  # of models that a job returns before they are averaged
 GRADIENT_VALUES = 512 * 784  # input values in one forward pass of a group's gradient
@@ -140,24 +141,22 @@ class Vectorized:
         there = np.arange(len(z)) if present is None else present
         sums, own = self.sums(models, start, stop, z, there)
         means = divide(sums, self._shards.sizes, models, z, there)
-        memory = dict(models.memory)
-        if own is not None:
-            memory["scaffold.own"] = own
-        return Models(means.to(models.w), z, memory)
+        return remembering(Models(means.to(models.w), z, models.memory), OWN, own)
 
     def sums(
         self, models: Models, start: int, stop: int, z: Ints, there: Ints
-    ) -> tuple[Tensor, Tensor | None]:
+    ) -> tuple[Tensor, dict[str, Tensor]]:
         """Take local steps on the nodes here, of those who are there; add up their weighted models.
 
         Returns their sum [K, d] by group, each model times its node's examples, in double precision
-        on the CPU, and SCAFFOLD's corrections of the nodes here.
+        on the CPU, and what a correction keeps of the nodes here.
         """
         K = int(z.max()) + 1
         mine = there[np.isin(there, self._shards.here)]
         weight = counts(self._shards.sizes, mine)
+        own: dict[str, Tensor] = {}
         if self._one_gradient_does(start, stop):
-            sums, own = self._group_steps(models, stop, z, mine, weight, K), None
+            sums = self._group_steps(models, stop, z, mine, weight, K)
         else:
             sums, own = self._node_steps(models, start, stop, z, mine, weight, K)
         if not torch.isfinite(sums).all():
@@ -173,9 +172,10 @@ class Vectorized:
         there: Ints,
         weight: Ints,
         K: int,
-    ) -> tuple[Tensor, Tensor | None]:
-        """Train every node and add up the groups' models [K, d]; also SCAFFOLD's corrections."""
-        own = models.memory["scaffold.own"].clone() if self._rule.scaffold else None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Train every node and add up the groups' models [K, d]; also what corrections keep."""
+        own = {key: array.clone() for key, array in remembered(models, OWN).items()}
+        common, correction = remembered(models, COMMON), self._rule.correction
         kernel, steps = self._kernel, Watched(**vars(self._steps), leaving=self._team.leaving)
 
         def train(nodes: Ints) -> list[tuple[int, float, Tensor]]:
@@ -190,13 +190,14 @@ class Vectorized:
             c = kernel.stack(self._steps.batch_size or int(self._shards.sizes[nodes[0]]))
             for few in stacks(self._shards.sizes[nodes], c, padded=not self._steps.batch_size):
                 rank = self._shards.row[nodes[few]]
-                pull = None if own is None else models.memory["scaffold.common"] - own[rank]
+                mine = {key: array[rank] for key, array in own.items()}
+                offset = None if correction is None else correction.offset(mine, common)
                 done = kernel.train(
-                    models.w, rows[few], nodes[few], start, stop, steps, self._rule, pull
+                    models.w, rows[few], nodes[few], start, stop, steps, self._rule, offset
                 )
-                if own is not None and pull is not None:
+                if correction is not None and offset is not None:
                     way = models.w[rows[few]] - torch.cat([p.flatten(1) for p in done], dim=1)
-                    self._renew(own, nodes[few], way, pull, start, stop)
+                    self._renew(own, nodes[few], way, offset, start, stop)
                 if kernel is self._single:
                     return [(int(z[nodes[0]]), float(weight[nodes[0]]), done[0][0])]
                 add_up(total, weights[:, few], done)
@@ -209,13 +210,25 @@ class Vectorized:
         return sums, own
 
     def _renew(
-        self, own: Tensor, nodes: Ints, way: Tensor, pull: Tensor, start: int, stop: int
+        self,
+        own: dict[str, Tensor],
+        nodes: Ints,
+        way: Tensor,
+        offset: Tensor,
+        start: int,
+        stop: int,
     ) -> None:
-        """Renew SCAFFOLD's corrections of nodes that went a way [c, d] from their model."""
+        """Renew what a correction keeps of nodes that went a way [c, d] from their model."""
+        assert self._rule.correction is not None  # who else would ask
         for at, i in enumerate(nodes):
             rates = travelled(self._steps, start, stop, int(self._shards.sizes[i]))
+            row = self._shards.row[i]
             if rates > LEAST_RATES:
-                own[self._shards.row[i]] = way[at, : self._d_trained] / rates - pull[at]
+                mine = {key: array[row] for key, array in own.items()}
+                trained = way[at, : self._d_trained]
+                after = self._rule.correction.renew(mine, offset[at], trained, rates)
+                for key, array in after.items():
+                    own[key][row] = array
 
     def _jobs(self, nodes: Ints) -> list[Ints]:
         """Cut nodes, the largest first, into jobs that neither cores nor groups decide.
@@ -240,7 +253,7 @@ class Vectorized:
         """
         size = self._steps.batch_size
         one = size is None or self._steps.unit == "batch" or size >= self._shards.sizes.max()
-        return self._alone and stop == start + 1 and one and not self._rule.scaffold
+        return self._alone and stop == start + 1 and one and self._rule.correction is None
 
     def _group_steps(
         self, models: Models, t: int, z: Ints, there: Ints, weight: Ints, K: int

@@ -23,7 +23,7 @@ from coterie.core.errors import ConfigError, CoterieError, RecordError
 from coterie.core.types import Json
 from coterie.divergence.sketch import Sketch
 from coterie.engine.contract import Gradients, Measured, Models, Score
-from coterie.engine.server import Server
+from coterie.engine.update import Update
 from coterie.grouping import Grouping
 from coterie.models import REFERENCE_FLOPS
 from coterie.partition import Partition
@@ -116,7 +116,7 @@ def problem_of(run: RecordedRun, config: Config | None = None) -> Problem:
     planned = Grouping(z, servers)
     engine = Replay(len(part.indices))
     problem, _ = make_problem(config, part, counts, size, engine, lambda *_: planned)
-    return replace(problem, server=Server(), view=replace(problem.view, needs="nothing"))
+    return replace(problem, update=Update(), view=replace(problem.view, needs="nothing"))
 
 
 def _flops(run: RecordedRun, config: Config) -> int:

@@ -33,7 +33,7 @@ def rounds(problem: Problem, state: State | None = None) -> Iterator[State]:
 
 def _first_models(problem: Problem) -> Models:
     """One random model everywhere."""
-    return problem.server.begin(problem.engine.initial())
+    return problem.update.begin(problem.engine.initial())
 
 
 def _averaged(problem: Problem, models: Models, turn: Turn) -> Models:
@@ -41,7 +41,7 @@ def _averaged(problem: Problem, models: Models, turn: Turn) -> Models:
     z = turn.who.grouping.z
     models = problem.engine.advance(models, turn.start, turn.stop, z, turn.counted)
     if turn.scope is Event.GLOBAL and turn.anybody:
-        models = problem.server.after(models, problem.p)
+        models = problem.update.after(models, problem.p)
     return models
 
 

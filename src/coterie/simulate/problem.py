@@ -8,7 +8,7 @@ import numpy as np
 
 from coterie.core.arrays import Floats, Ints
 from coterie.engine.contract import Engine
-from coterie.engine.server import Server
+from coterie.engine.update import Update
 from coterie.grouping import Evidence, Grouping, Planner
 from coterie.grouping.baselines import single
 from coterie.network import Network, Transfer
@@ -40,7 +40,7 @@ class Problem:
     plans_with: Network | None = None  # a quicker clock to plan by, where the network's is slow
     view: View = field(default_factory=View)  # what the planner sees, and what that costs
     attendance: Attendance = field(default_factory=Attendance)
-    server: Server = field(default_factory=Server)
+    update: Update = field(default_factory=Update)  # what is added to SGD and a mean
     node_step_s: Floats | None = None  # [n], of a local step, where they matter one by one
     extra_bytes: int = 0  # that travel with a model in a global mean
     eval_every: int = 1  # measure every so many global means

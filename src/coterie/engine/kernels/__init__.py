@@ -6,7 +6,7 @@ from torch import Tensor
 
 from coterie.core.arrays import Ints
 from coterie.engine.contract import LocalSteps
-from coterie.engine.local_rule import LocalRule
+from coterie.engine.update import LocalRule
 
 
 class Kernel(Protocol):
@@ -26,7 +26,7 @@ class Kernel(Protocol):
         stop: int,
         steps: LocalSteps,
         rule: LocalRule,
-        pull: Tensor | None,
+        offset: Tensor | None,
     ) -> list[Tensor]:
         """Take steps start+1 .. stop from the models w[rows] of nodes, the largest first.
 

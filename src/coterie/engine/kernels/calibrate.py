@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from coterie.data.cache import cache_folder
 from coterie.engine.contract import LocalSteps
 from coterie.engine.kernels import Kernel
-from coterie.engine.local_rule import PLAIN
 from coterie.engine.module import Shards
+from coterie.engine.update import PLAIN
 
 FILE = "calibration.json"
 TRIALS = 3

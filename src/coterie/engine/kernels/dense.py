@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from coterie.core.arrays import Ints
 from coterie.engine.contract import LocalSteps
 from coterie.engine.kernels.batching import Batch, batches_of
-from coterie.engine.local_rule import Descent, LocalRule
+from coterie.engine.local_rule import Descent
 from coterie.engine.module import Shards, chunk, inputs
+from coterie.engine.update import LocalRule
 
 ALONE_FROM = 48  # examples in a batch from which one product per node beats one for all nodes
 STACK_BYTES = 6 << 20  # of weights trained together: they and their batch should stay in cache
@@ -98,7 +99,7 @@ class Dense:
         stop: int,
         steps: LocalSteps,
         rule: LocalRule,
-        pull: Tensor | None,
+        offset: Tensor | None,
     ) -> list[Tensor]:
         """Take steps start+1 .. stop from the models w[rows], in pieces [c, ...] of all numbers.
 
@@ -106,8 +107,8 @@ class Dense:
         """
         ws = self._split(w, rows, self._places(len(rows), w.device))
         own = None
-        if pull is not None:
-            own = self._split(pull, torch.arange(len(pull)), self._fresh(len(pull), w.device))
+        if offset is not None:
+            own = self._split(offset, torch.arange(len(offset)), self._fresh(len(offset), w.device))
         descent = None if rule.plain else Descent(rule, ws, own)
         for t in range(start + 1, stop + 1):
             if len(nodes) == 1 and descent is None:

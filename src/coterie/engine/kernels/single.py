@@ -13,8 +13,9 @@ from torch.nn.functional import cross_entropy
 from coterie.core.arrays import Ints
 from coterie.core.errors import DivergenceError
 from coterie.engine.contract import LocalSteps
-from coterie.engine.local_rule import Descent, LocalRule
+from coterie.engine.local_rule import Descent
 from coterie.engine.module import FlatModule, Shards, model_errors, seed_dropout
+from coterie.engine.update import LocalRule
 
 
 class Single:
@@ -44,7 +45,7 @@ class Single:
         stop: int,
         steps: LocalSteps,
         rule: LocalRule,
-        pull: Tensor | None,
+        offset: Tensor | None,
     ) -> list[Tensor]:
         """Take steps start+1 .. stop from the models w[rows]; returns these [c, d] in a list."""
         found = w.index_select(0, rows)
@@ -52,7 +53,7 @@ class Single:
             module.model.train()
             for at, i in enumerate(nodes):
                 module.load(found[at])
-                own = None if pull is None else pull[at]
+                own = None if offset is None else offset[at]
                 local_steps(module, self._shards, int(i), start, stop, steps, rule, own)
                 found[at] = module.flat
         return [found]
@@ -94,12 +95,12 @@ def local_steps(
     stop: int,
     steps: LocalSteps,
     rule: LocalRule,
-    pull: Tensor | None,
+    offset: Tensor | None,
 ) -> None:
     """w_i <- w_i - eta grad F_i(w_i) for steps start+1 .. stop, by mini-batches unless full."""
     x, y = shards.of(i)
     ws = [w.data[None] for w in module.trained]
-    descent = Descent(rule, ws, None if pull is None else split(pull[None], ws))
+    descent = Descent(rule, ws, None if offset is None else split(offset[None], ws))
     for t in range(start + 1, stop + 1):
         if module.draws:
             seed_dropout((steps.seed * 1_000_003 + t) * 1_000_003 + i, module.flat.device)

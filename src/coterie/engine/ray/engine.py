@@ -18,10 +18,10 @@ from coterie.core.errors import DivergenceError
 from coterie.divergence.sketch import Sketch
 from coterie.engine.contract import Gradients, LocalSteps, Measured, Models, Score
 from coterie.engine.gradients import between
-from coterie.engine.local_rule import PLAIN, LocalRule
 from coterie.engine.means import divide
 from coterie.engine.module import GRAM_COLUMNS, HeldOut, Nodes, cosines, last_layer, summed_gram
 from coterie.engine.ray.worker import Order, Part, Shard, Sums, Work
+from coterie.engine.update import COMMON, OWN, PLAIN, LocalRule, remembered, remembering
 from coterie.engine.vectorized import Vectorized, mean_score
 
 
@@ -120,10 +120,10 @@ class Sharded:
     ) -> Models:
         """Take local steps start+1 .. stop on every node, then average by z, weighted by data."""
         there = np.arange(len(z)) if present is None else present
-        own, common = (models.memory.get(f"scaffold.{name}") for name in ("own", "common"))
-        shown = None if common is None else common.numpy()
-        order = Order(models.w.numpy(), models.of_node, shown, start, stop, z, there)
-        each = [None if own is None else own[here].numpy() for here in self._dealt]
+        own = remembered(models, OWN)
+        common = {key: array.numpy() for key, array in remembered(models, COMMON).items()}
+        order = Order(models.w.numpy(), models.of_node, common, start, stop, z, there)
+        each = [{key: array[here].numpy() for key, array in own.items()} for here in self._dealt]
         parts: list[Sums] = self.crew.ask("advance", order, each=each)
         sums = self._added(parts, int(z.max()) + 1, models.w.shape[1])
         means = divide(sums, self._nodes.sizes, models, z, there)
@@ -132,12 +132,11 @@ class Sharded:
             raise DivergenceError(
                 f"a mean is not finite after step {stop}; lower train.lr (now {rate:g})"
             )
-        memory = dict(models.memory)
-        if own is not None:
-            memory["scaffold.own"] = renewed = own.clone()
-            for here, part in zip(self._dealt, parts, strict=True):
-                renewed[here] = torch.tensor(part.own)
-        return Models(means.to(models.w), z, memory)
+        renewed = {key: array.clone() for key, array in own.items()}
+        for here, part in zip(self._dealt, parts, strict=True):
+            for key, array in part.own.items():
+                renewed[key][here] = torch.tensor(array)
+        return remembering(Models(means.to(models.w), z, models.memory), OWN, renewed)
 
     def _added(self, parts: Sequence[Sums], K: int, d: int) -> Tensor:
         """Add up the actors' sums [K, d], always in the same order."""

@@ -8,7 +8,8 @@ the same model, and computed again by an actor that does not have them.
 import pickle
 import sys
 import warnings
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -21,8 +22,8 @@ from coterie.core.errors import ConfigError
 from coterie.divergence.sketch import Sketch
 from coterie.engine.contract import LocalSteps, Models
 from coterie.engine.gradients import Centres
-from coterie.engine.local_rule import LocalRule
 from coterie.engine.module import HeldOut, Nodes
+from coterie.engine.update import COMMON, OWN, LocalRule, remembering
 from coterie.engine.vectorized import Vectorized
 
 Numbers = NDArray[np.float32] | NDArray[np.float64]  # of models: train.precision
@@ -57,7 +58,7 @@ class Order:
 
     w: Numbers
     of_node: Ints
-    common: Numbers | None  # SCAFFOLD's correction [d]
+    common: Mapping[str, Numbers]  # what all know of a correction
     start: int
     stop: int
     z: Ints
@@ -66,7 +67,7 @@ class Order:
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """An actor's part of the means of some groups: sums [k, d]; its nodes' corrections [m, d].
+    """An actor's part of the means of some groups: sums [k, d]; what its m nodes keep [m, d].
 
     Sums are in double precision: rounded, they would differ with the number of actors by as much
     as makes a max pool choose another pixel.
@@ -74,7 +75,7 @@ class Sums:
 
     groups: Ints
     sums: Floats
-    own: Numbers | None = None
+    own: Mapping[str, Numbers] = field(default_factory=dict)
 
 
 class Shard:
@@ -102,16 +103,14 @@ class Shard:
         self._rows: tuple[int, Floats, Tensor] | None = None
         self._centres: tuple[int, Centres] | None = None
 
-    def advance(self, order: Order, own: Numbers | None) -> Sums:
+    def advance(self, order: Order, own: Mapping[str, Numbers]) -> Sums:
         """Take local steps, and add up the models by group, weighted by data."""
-        memory = {}
-        if own is not None and order.common is not None:
-            memory = {"scaffold.own": self._tensor(own)}
-            memory["scaffold.common"] = self._tensor(order.common)
-        models = Models(self._tensor(order.w), order.of_node, memory)
+        models = Models(self._tensor(order.w), order.of_node)
+        for kind, arrays in ((OWN, own), (COMMON, order.common)):
+            there = {key: self._tensor(array) for key, array in arrays.items()}
+            models = remembering(models, kind, there)
         sums, renewed = self._engine.sums(models, order.start, order.stop, order.z, order.there)
-        after = None if renewed is None else renewed.cpu().numpy()
-        return _nonzero(sums, after)
+        return _nonzero(sums, {key: array.cpu().numpy() for key, array in renewed.items()})
 
     def sketches(self, w: Numbers, sketch: Sketch) -> tuple[Floats, Floats]:
         """Losses [m] of the nodes here, and sketches [m, r] of their gradients."""
@@ -132,7 +131,7 @@ class Shard:
         """Losses [m], and the part of the nodes here in the groups' mean gradients."""
         found = self._engine.gauge().centres(self._tensor(w), z)
         self._centres = moment, found
-        return found.losses, _nonzero(found.sums, None)
+        return found.losses, _nonzero(found.sums, {})
 
     def distances(self, w: Numbers, moment: int, z: Ints, near: Numbers) -> list[float]:
         """Weighted distances of the gradients here from their groups' means near [K, d]."""
@@ -148,7 +147,7 @@ class Shard:
         return torch.tensor(array, device=self._device)
 
 
-def _nonzero(sums: Tensor, own: Numbers | None) -> Sums:
+def _nonzero(sums: Tensor, own: Mapping[str, Numbers]) -> Sums:
     """Leave out groups that nothing was added to: what travels is a model per group here."""
     groups = torch.nonzero(sums.any(dim=1)).flatten()
     return Sums(groups.numpy(), sums[groups].numpy(), own)
