@@ -78,7 +78,7 @@ def test_the_number_of_cores_changes_no_digit(
     name: str, kernel: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in ("dense", "stacked"):
-        monkeypatch.setattr(f"coterie.engine.contract.{module}.MOST_STACKED", 2)
+        monkeypatch.setattr(f"coterie.engine.kernels.{module}.MOST_STACKED", 2)
     one, two = (
         engines(name, 5, workers=workers, kernel=kernel, dtype=torch.float32)[1]
         for workers in (1, 2)
