@@ -130,10 +130,10 @@ def test_heavy_libraries_stay_in_their_place(path: Path, layer: str) -> None:
 
 
 def test_what_trains_nothing_does_not_import_torch() -> None:
-    """Nor matplotlib, before something is drawn: together they take two seconds."""
+    """Nor matplotlib or SciPy: together they take more than two seconds."""
     parts = "cli config sweep report reproduction watch export figures tracking"
     modules = ", coterie.".join(f"coterie {parts}".split(" "))
-    code = f"import sys, {modules}; print({{'torch', 'matplotlib'}} & set(sys.modules))"
+    code = f"import sys, {modules}; print({{'torch', 'matplotlib', 'scipy'}} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout == "set()\n"
 

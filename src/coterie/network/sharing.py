@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from coterie.network.values import Floats, Ints
 
@@ -61,6 +60,8 @@ class Contention:
 def _pairs(flow: Ints, link: Ints, F: int, L: int) -> tuple[Ints, Ints, Ints]:
     """Links that some flow crosses both of, and how many flows do."""
     if L * L > FEW:
+        from scipy.sparse import csr_array
+
         sparse = csr_array((np.ones(len(link)), (flow, link)), shape=(F, L))
         both = (sparse.T @ sparse).tocoo()
         return both.row.astype(np.int64), both.col.astype(np.int64), both.data.astype(np.int64)
