@@ -181,12 +181,12 @@ def test_killed_in_the_middle_the_same_command_goes_on_to_the_same_model(
     process = subprocess.Popen(words, start_new_session=True)
     try:
         wait_for((d.folder / "state" / "state.safetensors").exists, process)
-        started_by_it = family(process.pid)
+        started_by_it = children(process.pid)
     finally:
         process.kill()
         process.wait()
     (tmp_path / "parts" / "go").touch()
-    wait_for(lambda: not any(map(alive, started_by_it)))  # it ends with it
+    wait_for(lambda: not any(map(alive, started_by_it)))  # their ports are free again
     said_before = (d.folder / "logs" / "coordinator-app.log").read_text()
     assert "goes on from step" not in said_before
     done = subprocess.run(
