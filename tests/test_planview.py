@@ -27,10 +27,15 @@ from coterie.survey import groups_of
 SMALL: dict[str, Any] = {
     "data": {"sample": 0.2},
     "partition": {"num_nodes": 20},
-    "algorithm": {"num_groups": 2},
+    "algorithm": {"num_groups": 2, "shakes": 2},
     "train": {"lr": 0.5},
 }
-SETS = ["data.sample=0.2", "partition.num_nodes=20", "algorithm.num_groups=2"]
+SETS = [
+    "data.sample=0.2",
+    "partition.num_nodes=20",
+    "algorithm.num_groups=2",
+    "algorithm.shakes=2",
+]
 QUICK = ("coterie", "edge", "random")
 NET = """\
 a,b,tier
