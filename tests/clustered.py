@@ -1,7 +1,8 @@
 """Small runs on Ray, in a process of their own: on a cluster of several machines that are none.
 
     python clustered.py MACHINES [kill]         kill: one of them goes in the middle of a round
-    python clustered.py MACHINES sweep FOLDER   as many whole runs; one machine goes on the way
+    python clustered.py MACHINES sweep FOLDER   as many whole runs; one machine goes on the way,
+                                                while HELD holds them all (held.py)
 
 Prints the rows as JSON, a line each, and then how many actors died; of a sweep what was said.
 """
@@ -18,6 +19,7 @@ from typing import Any
 
 import pytest
 
+import held
 from coterie.config.files import make_config
 from coterie.config.prepare import Prepared, prepare
 from coterie.config.settings import Config
@@ -140,13 +142,14 @@ def run_over(machines: int, killed: bool) -> None:
 
 
 def sweep_over(machines: int, out: Path) -> None:
-    """Do a run on every machine, and lose one when all have begun."""
+    """Do a run on every machine, and lose one when all have begun and none has ended."""
     import ray
 
     said: list[str] = []
     begun: set[str] = set()
     with cluster_of(machines) as (address, lose_one):
         what = config("vectorized", steps=40, address=address)
+        what = replace(what, algorithm=replace(what.algorithm, **held.ALGORITHM))
         jobs = [
             Job(replace(what, seed=seed), out / f"seed{seed}", f"seed{seed}")
             for seed in range(machines)
@@ -157,6 +160,7 @@ def sweep_over(machines: int, out: Path) -> None:
                 begun.add(label)
                 if len(begun) == machines:
                     lose_one()
+                    held.let_go(Path(os.environ[held.HELD]))
 
         failed = run_on_ray(jobs, 1, on_row, 0.0, Stop(), said.append)
         flags = [Cluster(address).flag() for _ in range(4)]

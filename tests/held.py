@@ -8,6 +8,7 @@ import os
 import time
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from coterie.grouping import Evidence, Grouping, Planner, with_servers
 
 EVERY = 3  # global means from one plan to the next
 ROWS = 6  # of a run with tau1 = 1 and tau2 = 2 when it is held first: steps 0 to 5
-ALGORITHM = {"name": "fedavg-ic", "grouping": "held:plan", "regroup_every": EVERY}
+ALGORITHM: dict[str, Any] = {"name": "fedavg-ic", "grouping": "held:plan", "regroup_every": EVERY}
 HELD = "HELD"
 FORGOTTEN_S = 3600.0
 
@@ -41,7 +42,7 @@ def planner(folder: str | Path | None) -> Planner:
 plan = planner(os.environ.get(HELD))
 
 
-def write_module(folder: Path, name: str) -> dict[str, object]:
+def write_module(folder: Path, name: str) -> dict[str, Any]:
     """Write a module whose planner holds wherever it is imported; return the algorithm by it."""
     (folder / f"{name}.py").write_text(f"import held\nplan = held.planner({str(folder)!r})\n")
     return {**ALGORITHM, "grouping": f"{name}:plan"}

@@ -64,7 +64,7 @@ def start(*words: object, held: Path | None = None, **extra: Any) -> subprocess.
 
 
 def wait_for(
-    condition: Callable[[], object], process: "subprocess.Popen[str] | None" = None
+    condition: Callable[[], object], process: "subprocess.Popen[Any] | None" = None
 ) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not condition():

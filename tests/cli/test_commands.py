@@ -53,34 +53,42 @@ def test_a_shipped_experiment_runs_by_name_and_compares(tmp_path: Path) -> None:
     assert (tmp_path / "r.html").stat().st_size > 10_000
 
 
-def test_a_sweep_runs_in_worker_processes_with_the_same_rows(tmp_path: Path) -> None:
-    file = tmp_path / "sweep.toml"
-    file.write_text(
-        "[partition]\nnum_nodes = 20\n[train]\nsteps = 5\n[sweep]\nseed = [0, 1]\n"
-        '"algorithm.name" = ["fedavg", "hierfavg"]\n'
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Result, Path]]:
+    """One sweep by itself and in two processes; one of its runs fails."""
+    folder = tmp_path_factory.mktemp("swept")
+    (folder / "sweep.toml").write_text(
+        "[partition]\nnum_nodes = 20\n[train]\nsteps = 5\nlr_decay = 1.0\n"
+        '[sweep]\n"train.lr" = [1e38, 0.1, 0.2]\n'
     )
-    for jobs in ("1", "2"):
-        done = coterie("run", str(file), "--jobs", jobs, "--out", str(tmp_path / jobs))
-        assert done.exit_code == 0, done.output
-    for name in ("seed0-fedavg", "seed0-hierfavg", "seed1-fedavg", "seed1-hierfavg"):
+    words = ("run", str(folder / "sweep.toml"), "--jobs")
+    return {
+        jobs: (coterie(*words, jobs, "--out", str(folder / jobs)), folder / jobs)
+        for jobs in ("1", "2")
+    }
+
+
+def test_a_sweep_runs_in_worker_processes_with_the_same_rows(
+    swept: dict[str, tuple[Result, Path]],
+) -> None:
+    for name in ("lr1e+38", "lr0.1", "lr0.2"):
         one, two = (
             [{**json.loads(line), "wall_s": 0} for line in path.read_text().splitlines()]
-            for path in (tmp_path / j / name / "rows.jsonl" for j in ("1", "2"))
+            for path in (folder / name / "rows.jsonl" for _, folder in swept.values())
         )
+        assert len(one) == (6 if name != "lr1e+38" else 1)
         assert one == two
 
 
-def test_one_failed_run_does_not_stop_the_others(tmp_path: Path) -> None:
-    file = tmp_path / "sweep.toml"
-    file.write_text(
-        "[partition]\nnum_nodes = 20\n[train]\nsteps = 5\nlr_decay = 1.0\n"
-        '[sweep]\n"train.lr" = [1e38, 0.1]\n'
-    )
-    for jobs in ("1", "2"):
-        done = coterie("run", str(file), "--jobs", jobs, "--out", str(tmp_path / jobs))
-        assert done.exit_code == 2
-        assert "1 of 2 runs failed; lr1e+38: the loss is" in done.output
-        summary = json.loads((tmp_path / jobs / "lr0.1" / "summary.json").read_text())
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_one_failed_run_does_not_stop_the_others(
+    swept: dict[str, tuple[Result, Path]], jobs: str
+) -> None:
+    done, folder = swept[jobs]
+    assert done.exit_code == 2
+    assert "1 of 3 runs failed; lr1e+38: the loss is" in done.output
+    for name in ("lr0.1", "lr0.2"):
+        summary = json.loads((folder / name / "summary.json").read_text())
         assert summary["status"] == "complete"
 
 

@@ -62,7 +62,7 @@ def test_single_precision_is_off_by_rounding_alone(name: str, batch_size: int | 
     oracle, fast = engines(name, batch_size, dtype=torch.float32)
     bound = rounding(name, batch_size, 2, 2)
     way = float((exact - engines(name)[0].initial().w[0]).norm())
-    assert bound < 0.02 * way  # so that it is worth something
+    assert bound < 0.1 * way  # a tenth of the work done wrong would show
     assert 0 < float((train(oracle, 2, 2).w[0].double() - exact).norm()) < bound
     for kernel in fast._kernels():
         fast.choose({"kernel": kernel})

@@ -14,6 +14,11 @@ from coterie.engine.server import Server
 from coterie.engine.update import LocalRule
 from coterie.runs.execute import simulate
 
+FEW: dict[str, dict[str, object]] = {
+    "data": {"sample": 0.3},
+    "partition": {"num_nodes": 20, "num_edges": 10},
+}
+
 
 def walk(rule: LocalRule, steps: int, pull: float | None = None) -> float:
     """Go down f(w) = w^2/2 from w = 1 with rate 0.1."""
@@ -59,7 +64,7 @@ def test_rates_add_up_over_batches_and_steps() -> None:
 
 def test_scaffold_keeps_the_mean_of_the_corrections() -> None:
     config = make_config(
-        {"optimizer": {"scaffold": True}, "train": {"steps": 4, "batch_size": 8, "lr": 0.05}}
+        {**FEW, "optimizer": {"scaffold": True}, "train": {"steps": 4, "batch_size": 8, "lr": 0.05}}
     )
     states = list(simulate(config))
     memory = states[-1].models.memory
@@ -75,7 +80,8 @@ def test_scaffold_brings_very_different_nodes_nearer_to_the_optimum() -> None:
         config = make_config(
             {
                 "algorithm": {"name": "fedavg", "tau1": 10},
-                "partition": {"kind": "pathological", "classes_per_node": 1},
+                "data": FEW["data"],
+                "partition": {"kind": "pathological", "classes_per_node": 1, **FEW["partition"]},
                 "train": {"steps": 100, "lr": 0.1, "lr_decay": 1.0, "eval_every": 10},
                 "optimizer": {"scaffold": scaffold},
             }
@@ -153,6 +159,7 @@ def test_every_optimiser_runs_with_every_grouping_and_in_both_engines(
     for engine in ("vectorized", "sequential"):
         config = make_config(
             {
+                **FEW,
                 "algorithm": {"grouping": grouping, "tau2": 2},
                 "train": {**train, "engine": engine},
                 "optimizer": optimizer,

@@ -2,16 +2,17 @@
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import held
 from coterie.config.files import to_toml
 from coterie.config.prepare import prepare
 from coterie.core.errors import ClusterError, ConfigError, CoterieError
@@ -129,24 +130,24 @@ def test_a_machine_lost_in_the_middle_of_a_round_changes_no_digit(
 
 def test_a_driver_killed_on_the_way_is_gone_on_with(tmp_path: Path) -> None:
     what = config(steps=40, actors=2)
+    what = replace(what, algorithm=replace(what.algorithm, **held.ALGORITHM))
     file, folder = tmp_path / "long.toml", tmp_path / "killed"
     file.write_text(to_toml(what))
     words = ("run", file, "--out", folder, "--checkpoint-every", 0)
-    process = start(*words)
-    wait_for(lambda: n_rows(folder) > 3, process)
+    process = start(*words, held=tmp_path)
+    wait_for((tmp_path / "held-2").exists, process)
     process.kill()
     process.communicate()
-    assert n_rows(folder) < 40
+    rows_before = n_rows(folder)
+    assert 3 < rows_before < 40
     done = coterie("run", "--resume", folder)
     assert done.exit_code == 0, done.output
-    assert re.search(r"goes on from step [1-9]", done.output)
+    assert f"goes on from step {rows_before - 1}" in done.output
     execute(what, tmp_path / "whole", threads=1)
     assert outcome(folder) == outcome(tmp_path / "whole")
 
 
 def test_a_run_goes_on_with_the_actors_it_was_begun_with(tmp_path: Path) -> None:
-    from dataclasses import replace
-
     from resuming import stopped_at
 
     what = config(actors=3)

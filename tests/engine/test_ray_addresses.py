@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from coterie.config.files import to_toml
+from ports import free_blocks
 from resuming import PATIENCE_S, coterie, outcome, start, sweep, wait_for
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'coterie[ray]'")
@@ -44,7 +45,8 @@ def theirs() -> Iterator[Started]:
         token.write_text(secrets.token_hex(32))
         ours = {"RAY_TMPDIR": folder, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
         usual = {key: value for key, value in os.environ.items() if key != "RAY_ADDRESS"}
-        found = Started(free_port(), free_port(), {**usual, **ours})
+        port = next(free_blocks(2))
+        found = Started(port, port + 1, {**usual, **ours})
         command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block"]
         command += ["--node-ip-address", "127.0.0.1", "--port", str(found.port), "--num-cpus", "2"]
         command += ["--ray-client-server-port", str(found.client_port), "--disable-usage-stats"]
@@ -70,12 +72,6 @@ def theirs() -> Iterator[Started]:
             finally:
                 process.terminate()
                 process.wait(PATIENCE_S)
-
-
-def free_port() -> int:
-    """A port that nobody has."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def answers(port: int) -> bool:

@@ -434,7 +434,7 @@ def test_flower_reads_every_name_of_a_node_as_it_is(tmp_path: Path, name: str) -
 )
 def test_hosts_that_are_wrong_are_named(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "hosts.csv"
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     with pytest.raises(FlowerError) as refused:
         read_hosts(path, plan())
     assert said in str(refused.value)

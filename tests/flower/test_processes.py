@@ -33,6 +33,8 @@ from coterie.preview.planfile.writing import contents, plan_of
 from coterie.simulate.loop import rounds
 from coterie.simulate.policies.given import Given
 from fleets import LIGHT, Fleet, cut
+from ports import free_blocks
+from resuming import PATIENCE_S, alive, children, wait_for
 
 APP = Path(__file__).parents[2] / "examples" / "flower_app"
 N, ROUNDS, TAU2 = 4, 2, 2
@@ -41,10 +43,9 @@ LISTENS = "0A"  # the state of a socket that does
 
 
 @pytest.fixture(scope="module")
-def port() -> Iterator[Any]:
-    """First of a hundred ports, others for every test and for every process that runs tests."""
-    base = 21000 + 1000 * (os.getpid() % 20)
-    yield iter(range(base, base + 1000, 100))
+def port() -> Iterator[int]:
+    """First of a hundred free ports, others for every test."""
+    return free_blocks(100)
 
 
 def config_of(n: int = N) -> Config:
@@ -107,22 +108,15 @@ def test_a_node_that_sends_nan_and_one_that_is_killed_do_not_end_the_run(
     fleet = Fleet(tmp_path / "fleet", N, next(port))
     state = tmp_path / "state"
     with fleet.up() as processes:
-        more = {"faulty": "nan:1", "timeout": 60.0, "state_dir": str(state)}
+        more = {"faulty": "nan:1,hold:3", "timeout": 60.0, "state_dir": str(state)}
         fleet.run(**settings(tmp_path / "parts", config), **more)
-        wait_for(state / "state.safetensors")
+        wait_for((state / "state.safetensors").exists)
         os.killpg(processes["node-3"].pid, signal.SIGKILL)
         found = fleet.wait(processes)
     last = found["train"][str(ROUNDS)]
     assert last["rejected"] == 2, "in either mean of the round"
     assert last["late"] + last["failed"] >= 1
     assert 0 < found["accuracy"][str(ROUNDS)] < 1
-
-
-def wait_for(path: Path, seconds: float = 600.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not path.exists():
-        assert time.monotonic() < deadline, f"{path} does not come"
-        time.sleep(0.1)
 
 
 def planned(config: Config) -> Plan:
@@ -168,11 +162,8 @@ def test_a_node_without_a_known_key_is_not_let_in(tmp_path: Path, port: Any) -> 
             stop([stranger])
 
 
-def said(log: Path, words: str, seconds: float = 300.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not (log.exists() and words in log.read_text()):
-        assert time.monotonic() < deadline, f"{log} does not say {words!r}"
-        time.sleep(0.2)
+def said(log: Path, words: str) -> None:
+    wait_for(lambda: log.exists() and words in log.read_text())
 
 
 def test_killed_in_the_middle_the_same_command_goes_on_to_the_same_model(
@@ -186,17 +177,22 @@ def test_killed_in_the_middle_the_same_command_goes_on_to_the_same_model(
         *("--app", str(LIGHT), "-o", str(d.folder), "--rounds", str(ROUNDS)),
         *("--port", str(d.port), "--node-port", str(d.node_port), "--timeout", "120"),
         *("--run-config", f'parts="{tmp_path / "parts"}"', "--run-config", "lr=0.5"),
+        *("--run-config", 'faulty="hold:1"'),
     ]
     process = subprocess.Popen(words, start_new_session=True)
     try:
-        wait_for(d.folder / "state" / "state.safetensors")
+        wait_for((d.folder / "state" / "state.safetensors").exists, process)
+        started_by_it = children(process.pid)
     finally:
         process.kill()
         process.wait()
-    time.sleep(5)  # what it had started ends with it
+    (tmp_path / "parts" / "go").touch()
+    wait_for(lambda: not any(map(alive, started_by_it)))  # their ports are free again
     said_before = (d.folder / "logs" / "coordinator-app.log").read_text()
     assert "goes on from step" not in said_before
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=1200)
+    done = subprocess.run(
+        words, capture_output=True, text=True, check=False, timeout=3 * PATIENCE_S
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     z = [node.group for node in d.plan.nodes]
     score = float(done.stdout.rpartition("accuracy ")[2].split(",")[0])
@@ -220,12 +216,7 @@ def test_nothing_that_is_started_listens_beyond_loopback(tmp_path: Path, port: A
 
 def family(pid: int) -> list[int]:
     """A process and all below it."""
-    children = [
-        int(child)
-        for path in Path(f"/proc/{pid}/task").glob("*/children")
-        for child in path.read_text().split()
-    ]
-    return [pid, *(other for child in children for other in family(child))]
+    return [pid, *(other for child in children(pid) for other in family(child))]
 
 
 def listens(pid: int) -> list[str]:
@@ -280,7 +271,7 @@ def test_the_example_app_runs_as_it_is_in_flowers_simulation(tmp_path: Path, por
             env=env,
             capture_output=True,
             text=True,
-            timeout=900,
+            timeout=3 * PATIENCE_S,
             check=False,
         )
         assert "round 3: {'accuracy'" in done.stdout + done.stderr

@@ -58,16 +58,21 @@ def train(message: Message, context: Context) -> Message:
 
 
 def spoilt(arrays: Arrays, context: Context, stop: int) -> Arrays:
-    """Go wrong as asked, after the first step."""
-    kind, _, who = str(context.run_config["faulty"]).partition(":")
-    if node_name(context) != who or stop == 1:
-        return arrays
-    if kind == "raise":
+    """Go wrong as asked, such as nan:1,raise:3, after the first step."""
+    run, faults = context.run_config, {}
+    for word in filter(None, str(run["faulty"]).split(",")):
+        kind, _, who = word.partition(":")
+        faults[who] = kind
+    fault = faults.get(node_name(context), "") if stop > 1 else ""
+    if fault == "raise":
         raise ValueError("no disk")
-    if kind == "sleep":
-        time.sleep(float(context.run_config["timeout"]) + 5)
+    if fault == "sleep":
+        time.sleep(float(run["timeout"]) + 5)
+    if fault == "hold" and stop > int(run["tau1"]) * int(run["tau2"]):  # after the first round
+        while not (Path(str(run["parts"])) / "go").exists():
+            time.sleep(0.1)
     wrong = {"nan": np.full(10, np.nan, np.float32), "shape": np.zeros(9, np.float32)}
-    return {**arrays, "1.bias": wrong.get(kind, arrays["1.bias"])}
+    return {**arrays, "1.bias": wrong.get(fault, arrays["1.bias"])}
 
 
 def initial(run: Mapping[str, Any]) -> Arrays:

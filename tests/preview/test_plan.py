@@ -24,10 +24,15 @@ from coterie.simulate.loop import first_evidence
 SMALL: dict[str, Any] = {
     "data": {"sample": 0.2},
     "partition": {"num_nodes": 20},
-    "algorithm": {"num_groups": 2},
+    "algorithm": {"num_groups": 2, "shakes": 2},
     "train": {"lr": 0.5},
 }
-SETS = ["data.sample=0.2", "partition.num_nodes=20", "algorithm.num_groups=2"]
+SETS = [
+    "data.sample=0.2",
+    "partition.num_nodes=20",
+    "algorithm.num_groups=2",
+    "algorithm.shakes=2",
+]
 QUICK = ("coterie", "edge", "random")
 NET = """\
 a,b,tier

@@ -51,13 +51,13 @@ def test_the_bound_is_drawn_where_it_holds() -> None:
     ic: dict[str, Any] = {"algorithm": {"name": "fedavg-ic"}, "train": {"lr": 0.5, "lr_decay": 0.9}}
     run = recorded([(0, 0.1), (1, 0.2)], **ic)
     row = {"t": 2, "Delta": 3.0, "delta": 7.0}
-    assert bound(run, row) == pytest.approx(0.5 * 0.9**2 * 5 * 3.0)  # tau1 = 1: no delta
+    assert bound(run)(row) == pytest.approx(0.5 * 0.9**2 * 5 * 3.0)  # tau1 = 1: no delta
     fedavg = recorded([(0, 0.1)], algorithm={"name": "fedavg"})
-    assert bound(fedavg, {"t": 0, "Delta": 0.0, "delta": 2.0}) == pytest.approx(0.1 * 5 * 2.0)
-    assert bound(run, {"t": 0, "Delta": None, "delta": None}) is None
-    assert bound(recorded([(0, 0.1)], model={"name": "2nn"}), row) is None
-    assert bound(recorded([(0, 0.1)], train={"batch_size": 8}), row) is None
-    assert bound(recorded([(0, 0.1)], optimizer={"momentum": 0.9}), row) is None
+    assert bound(fedavg)({"t": 0, "Delta": 0.0, "delta": 2.0}) == pytest.approx(0.1 * 5 * 2.0)
+    assert bound(run)({"t": 0, "Delta": None, "delta": None}) is None
+    assert bound(recorded([(0, 0.1)], model={"name": "2nn"}))(row) is None
+    assert bound(recorded([(0, 0.1)], train={"batch_size": 8}))(row) is None
+    assert bound(recorded([(0, 0.1)], optimizer={"momentum": 0.9}))(row) is None
 
 
 def test_one_seed_has_no_band() -> None:
@@ -226,8 +226,8 @@ def test_many_points_keep_their_extremes_and_it_is_said() -> None:
 @pytest.mark.parametrize("most", [2, 10, 100])
 def test_thinning_keeps_to_its_limit(most: int) -> None:
     rng = np.random.default_rng(0)
-    bands: list[dict[str, Column]] = [{"mean": list(rng.normal(size=500))} for _ in range(3)]
-    kept = thin(bands, 500, most)
+    bands: list[Column] = [list(rng.normal(size=500)) for _ in range(3)]
+    kept = thin([{"low": band, "high": band} for band in bands], 500, most)
     assert len(kept) <= max(most, 8)
     assert kept == sorted(set(kept))
 

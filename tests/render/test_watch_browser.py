@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from browser import HOW, Browser, chromium
+from ports import free_blocks
 from resuming import PATIENCE_S
 from watched import ended, planned, rising, under_way, watching
 
@@ -107,7 +108,8 @@ def test_curves_grow_and_choices_stay_without_a_reload(browser: Browser, tmp_pat
 def test_a_server_that_is_gone_is_said_and_found_again(browser: Browser, tmp_path: Path) -> None:
     run = rising(tmp_path / "a")
     under_way(run, 6)
-    with watching(tmp_path) as (port, process):
+    port = next(free_blocks(1))
+    with watching(tmp_path, "--port", port) as (_, process):
         visit(browser, port)
         assert cells(browser, "a")[2] == "5 of 20"
         assert browser.errors == []

@@ -6,20 +6,21 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import held
 from coterie.config.settings import Config
 from coterie.core.errors import ClusterError
 from coterie.runs.execute import execute
 from coterie.runs.record import read_run
 from coterie.runs.sweep.jobs import Job, Stop
-from coterie.runs.sweep.on_ray import KNOBS, Home, _Sweep, rows_of, run_on_ray
+from coterie.runs.sweep.on_ray import ASK_S, KNOBS, Home, _Sweep, rows_of, run_on_ray
 from resuming import PATIENCE_S, coterie, n_rows, outcome, read_config, start, sweep, tiny, wait_for
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'coterie[ray]'")
@@ -48,16 +49,23 @@ def ended() -> Iterator[None]:
     end_ray()
 
 
-def small(seed: int, steps: int, model: str | None = None) -> Config:
+def small(seed: int, steps: int, model: str | None = None, **algorithm: Any) -> Config:
     """A run of a few seconds, with a store that fits everywhere."""
-    what = tiny("hierfavg", steps)
+    what = tiny(**{"name": "hierfavg", "steps": steps, **algorithm})
     chosen = replace(what.model, name=model) if model else what.model
     store = replace(what.ray, object_store_mbytes=STORE_MBYTES)
     return replace(what, seed=seed, model=chosen, ray=store)
 
 
-def test_a_run_whose_process_is_killed_is_gone_on_with_to_the_same_rows(tmp_path: Path) -> None:
-    jobs = [Job(small(seed, 40), tmp_path / f"seed{seed}", f"seed{seed}") for seed in (0, 1)]
+def test_a_run_whose_process_is_killed_is_gone_on_with_to_the_same_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    algorithm = held.write_module(tmp_path, "held_killed")
+    monkeypatch.syspath_prepend(tmp_path)
+    jobs = [
+        Job(small(seed, 40, **algorithm), tmp_path / f"seed{seed}", f"seed{seed}")
+        for seed in (0, 1)
+    ]
     said: list[str] = []
     killed: list[int] = []
 
@@ -65,6 +73,7 @@ def test_a_run_whose_process_is_killed_is_gone_on_with_to_the_same_rows(tmp_path
         if label == "seed0" and row["t"] > 2 and not killed:
             killed.append(writer_of(tmp_path / "seed0"))
             os.kill(killed[0], signal.SIGKILL)
+            held.let_go(tmp_path)
 
     failed = run_on_ray(jobs, 2, kill_once, 0.0, Stop(), said.append)
     assert failed == {} and len(killed) == 1
@@ -90,8 +99,14 @@ def test_rows_are_shown_once_though_a_run_that_goes_on_cuts_some_off(tmp_path: P
 def test_a_machine_lost_under_a_sweep_costs_no_run(tmp_path: Path) -> None:
     script = str(Path(__file__).parents[1] / "clustered.py")
     command = [sys.executable, script, "2", "sweep", str(tmp_path / "out")]
+    environment = {**os.environ, held.HELD: str(tmp_path)}
     done = subprocess.run(
-        command, check=False, capture_output=True, text=True, timeout=3 * PATIENCE_S
+        command,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=3 * PATIENCE_S,
+        env=environment,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     about = json.loads(done.stdout.splitlines()[-1])
@@ -107,26 +122,31 @@ def test_a_flag_whose_process_is_killed_is_down_until_it_is_set_again() -> None:
     import ray
 
     flag = Cluster(store_mbytes=STORE_MBYTES).flag()
-    flag.set()
-    assert flag.is_set()
+
+    def raised() -> bool:  # as a sweep does that is told to stop
+        flag.set()
+        return flag.is_set()
+
+    wait_for(raised)
     pid = ray.get(flag.pole.__ray_call__.remote(lambda _: os.getpid()))
     os.kill(pid, signal.SIGKILL)
-    deadline = time.monotonic() + PATIENCE_S
-    while flag.is_set():  # its process is not gone yet
-        assert time.monotonic() < deadline
+    wait_for(lambda: not flag.is_set())
+    wait_for(lambda: ray.get(flag.pole.__ray_call__.remote(lambda _: os.getpid())) != pid)
     assert not flag.is_set()
-    while not flag.is_set():  # as a sweep does that is told to stop
-        flag.set()
-        assert time.monotonic() < deadline
+    wait_for(raised)
 
 
 def test_ctrl_c_leaves_a_sweep_that_goes_on(tmp_path: Path) -> None:
     out = tmp_path / "out"
     words = ("--engine", "ray", "--workers", 1, "--checkpoint-every", 1000, "--out", out)
-    file = sweep(tmp_path, 2, 400)
-    process = start("sweep", file, *words)
-    wait_for(lambda: n_rows(out / "seed0") > 2, process)
+    file = sweep(tmp_path, 2, 400, **held.ALGORITHM)
+    process = start("sweep", file, *words, held=tmp_path)
+    wait_for(lambda: n_rows(out / "seed0") == held.ROWS, process)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: Ray's processes get it, too
+    for number in range(2, 60):  # it is let go on little by little, until it has seen that
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(ASK_S)
+        held.let_go(tmp_path, number)
     _, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130, said
     how = f"go on with: coterie sweep {file} --out {out} --engine ray"

@@ -1,4 +1,5 @@
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from coterie.config.settings import (
     AlgorithmConfig,
     ComputeConfig,
     Config,
+    DataConfig,
     ModelConfig,
     NetworkConfig,
 )
@@ -50,6 +52,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[RecordedRun]:
     return find_runs([folder])[0]
 
 
+@pytest.fixture
+def whole(runs: list[RecordedRun], tmp_path: Path) -> Path:
+    """A run by `small()` to do with what one likes."""
+    first = next(run for run in runs if run.folder.name == "fedavg-ic-0")
+    return Path(shutil.copytree(first.folder, tmp_path / "whole"))
+
+
 @pytest.mark.parametrize(
     ("model", "batch_size"), [("sr", "full"), ("2nn", 64), ("awkward_dropout:make", 64)]
 )
@@ -63,15 +72,15 @@ def test_the_same_seed_gives_byte_identical_rows(
     monkeypatch.chdir(tmp_path)
     for folder, seed in (("a", 0), ("b", 0), ("c", 1)):
         config = small(seed=seed, batch_size=batch_size, steps=6)
-        execute(replace(config, model=ModelConfig(model)), tmp_path / folder)
+        few = replace(config, model=ModelConfig(model), data=DataConfig(sample=0.2))
+        execute(few, tmp_path / folder)
     assert without_wall_times(tmp_path / "a") == without_wall_times(tmp_path / "b")
     assert without_wall_times(tmp_path / "a") != without_wall_times(tmp_path / "c")
 
 
-def test_a_golden_run_stays_as_it_is(tmp_path: Path) -> None:
+def test_a_golden_run_stays_as_it_is(whole: Path) -> None:
     """When this moves on purpose, the changelog says so under "Results changed"."""
-    execute(small(), tmp_path / "run")
-    run = read_run(tmp_path / "run")
+    run = read_run(whole)
     found = {
         "z": run.grouping["z"],
         "sizes": run.summary["group_sizes"],
@@ -111,7 +120,7 @@ def test_a_run_folder_holds_all_it_should(runs: list[RecordedRun]) -> None:
     assert sum(run.summary["group_sizes"]) == 20
 
 
-def test_a_diverged_run_keeps_its_rows_and_says_so(tmp_path: Path) -> None:
+def test_a_diverged_run_keeps_its_rows_and_says_so(runs: list[RecordedRun], tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match=r"step \d+"):
         execute(small(lr=1e38, lr_decay=1.0), tmp_path / "run")
     run = read_run(tmp_path / "run")
@@ -120,11 +129,11 @@ def test_a_diverged_run_keeps_its_rows_and_says_so(tmp_path: Path) -> None:
     assert not (tmp_path / "run" / "model.safetensors").exists()
     with pytest.raises(RecordError, match=r"no complete run; .*run: diverged after step 0"):
         find_runs([tmp_path])
-    execute(small(), tmp_path / "good")
+    shutil.copytree(runs[0].folder, tmp_path / "good")
     (tmp_path / "killed").mkdir()
     (tmp_path / "killed" / "rows.jsonl").write_text("")
-    runs, left_out = find_runs([tmp_path])
-    assert [r.folder.name for r in runs] == ["good"]
+    found, left_out = find_runs([tmp_path])
+    assert [run.folder.name for run in found] == ["good"]
     assert [Path(line.split(":")[0]).name for line in left_out] == ["killed", "run"]
     assert left_out[0].endswith(
         f"unfinished; go on with: coterie run --resume {tmp_path / 'killed'}"
@@ -146,12 +155,11 @@ def test_an_interrupted_run_keeps_its_rows_and_says_so(tmp_path: Path) -> None:
         find_runs([tmp_path])
 
 
-def test_a_run_is_never_written_over(tmp_path: Path) -> None:
-    execute(small(), tmp_path / "run")
-    before = (tmp_path / "run" / "rows.jsonl").read_bytes()
+def test_a_run_is_never_written_over(whole: Path) -> None:
+    before = (whole / "rows.jsonl").read_bytes()
     with pytest.raises(RecordError, match="already holds a run"):
-        execute(small(), tmp_path / "run")
-    assert (tmp_path / "run" / "rows.jsonl").read_bytes() == before
+        execute(small(), whole)
+    assert (whole / "rows.jsonl").read_bytes() == before
 
 
 def test_nothing_is_written_when_a_run_cannot_start(tmp_path: Path) -> None:
@@ -189,11 +197,10 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(
         (lambda f: (f / "rows.jsonl").write_text('{"t": '), "damaged run folder"),
     ],
 )
-def test_a_damaged_folder_is_refused(tmp_path: Path, damage: object, says: str) -> None:
-    execute(small(), tmp_path / "run")
-    damage(tmp_path / "run")  # type: ignore[operator]
+def test_a_damaged_folder_is_refused(whole: Path, damage: object, says: str) -> None:
+    damage(whole)  # type: ignore[operator]
     with pytest.raises(RecordError, match=says):
-        read_run(tmp_path / "run")
+        read_run(whole)
 
 
 def test_folders_without_runs_are_refused(tmp_path: Path) -> None:

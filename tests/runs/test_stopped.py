@@ -37,7 +37,8 @@ def test_a_killed_worker_is_named_and_the_others_go_on(tmp_path: Path) -> None:
     out = tmp_path / "out"
     words = ("run", file, "--jobs", 2, "--out", out, "--checkpoint-every", 0)
     process = start(*words, held=tmp_path)
-    wait_for(lambda: n_rows(out / "seed0") == held.ROWS, process)
+    kept = out / "seed0" / f"checkpoint-{held.ROWS - 1}"
+    wait_for(kept.exists, process)
     os.kill(writer_of(out / "seed0", process.pid), signal.SIGKILL)
     held.let_go(tmp_path)
     _, said = process.communicate(timeout=PATIENCE_S)

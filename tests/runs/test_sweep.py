@@ -68,9 +68,9 @@ def test_two_sweeps_cannot_share_a_folder_at_a_time(tmp_path: Path) -> None:
 AT_ONCE = """
 import os, sys, time
 from pathlib import Path
-from coterie.config import expand
-from coterie.errors import RecordError
-from coterie.sweep import place_jobs, sweep_folder
+from coterie.config.files import expand
+from coterie.core.errors import RecordError
+from coterie.runs.sweep import place_jobs, sweep_folder
 
 def contend(folder, seed, ready, begin):
     jobs = place_jobs(expand({"seed": seed}), folder)

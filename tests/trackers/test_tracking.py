@@ -108,7 +108,7 @@ def test_a_tracked_run_goes_on_after_kill_9(tmp_path: Path) -> None:
 def test_ctrl_c_leaves_a_tracked_run_that_goes_on(tmp_path: Path) -> None:
     words = ("run", experiment(**held.ALGORITHM), "--out", "r", "--track", f"{OWN}=own")
     process = start(*words, held=tmp_path)
-    wait_for(lambda: n_rows(Path("r")) == held.ROWS, process)
+    wait_for((tmp_path / "held-2").exists, process)
     os.killpg(process.pid, signal.SIGINT)
     held.let_go(tmp_path)
     _, said = process.communicate()

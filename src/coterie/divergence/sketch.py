@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.special import erfcx, erfinv, ndtr, ndtri
 
 from coterie.core.arrays import Floats
 from coterie.core.errors import ConfigError, GroupingError
@@ -168,6 +166,9 @@ def _least_noise(epsilon: float, delta: float) -> float:
     the left side is e^(-a^2/2) (erfcx(-a/sqrt 2) - erfcx(b/sqrt 2)) / 2, where nothing overflows.
     It rises in a from below Phi(a), and for a > 0 is at least 2 Phi(a) - 1: that brackets a.
     """
+    from scipy.optimize import brentq
+    from scipy.special import erfcx, erfinv, ndtr, ndtri
+
     root = math.sqrt(2) * math.sqrt(epsilon)
 
     def inverse(a: float) -> float:

@@ -11,9 +11,6 @@ from itertools import combinations, cycle
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.optimize import Bounds, LinearConstraint, milp
-from scipy.special import xlogy
 
 from coterie.core.arrays import Floats, Ints
 from coterie.core.errors import GroupingError
@@ -156,6 +153,9 @@ def assign(
     which are half of its imbalance. Members cost their examples, which adds the same to every
     grouping's objective: the solver's relative gap then is one of all examples, not of nearly none.
     """
+    from scipy import sparse
+    from scipy.optimize import Bounds, LinearConstraint, milp
+
     (n, C), K = counts.shape, len(allowed)
     one_group = sparse.kron(np.ones((1, K)), np.eye(n, n + C))
     size = np.concatenate([np.ones(n), np.zeros(C)])
@@ -240,6 +240,8 @@ def _variation(group: Floats, nodes: Floats) -> Floats:
 
 def _from_uniform(group: Floats, nodes: Floats) -> Floats:
     """KL from uniform of the group's labels with each node; where none is, as of one class."""
+    from scipy.special import xlogy
+
     C, grown = len(group), group + nodes
     shares = grown / np.maximum(grown.sum(axis=1, keepdims=True), 1)
     divergence: Floats = xlogy(shares, C * shares).sum(axis=1)

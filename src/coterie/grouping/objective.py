@@ -18,6 +18,7 @@ from coterie.grouping.path_costs import by_hops, ways
 from coterie.network.tcp import PROFILES
 
 TCP = PROFILES["tuned"]
+ENTRIES = 1 << 18  # of servers and nodes, up to which all delays between them are worked out once
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,6 +164,24 @@ class Rough:
 
     def far(self, servers: Ints, nodes: Ints) -> Floats:
         """Seconds that way and windows cost nodes [m] with each of some servers [K]: [K, m]."""
+        if self._table is None:
+            return self._far(servers, nodes)
+        row_of, table = self._table
+        far: Floats = table[row_of[servers][:, None], nodes]
+        return far
+
+    @cached_property
+    def _table(self) -> tuple[Ints, Floats] | None:
+        """Row of every vertex that can serve, and `far` of them all; None where they are many."""
+        e, n = self._evidence, len(self._evidence.p)
+        able = np.concatenate([np.arange(n), e.places])
+        if len(able) * n > ENTRIES:
+            return None
+        row_of = np.full(e.topology.n_vertices, -1, dtype=np.int64)
+        row_of[able] = np.arange(len(able))
+        return row_of, self._far(able, np.arange(n))
+
+    def _far(self, servers: Ints, nodes: Ints) -> Floats:
         top, n = self._evidence.topology, len(self._evidence.p)
         row_of = self._ways.row_of
         at, of = row_of[top.switch_at(servers)], row_of[top.switch_of[nodes]]

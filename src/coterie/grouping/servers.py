@@ -3,8 +3,6 @@
 from collections.abc import Callable
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import maximum_flow
 
 from coterie.core.arrays import Floats, Ints
 from coterie.core.errors import GroupingError
@@ -66,6 +64,9 @@ def room(e: Evidence) -> tuple[Ints, Ints, Ints | None]:
 
 def matched(e: Evidence, field: Field) -> Ints:
     """Find any grouping within the limits, by a flow from nodes to groups; or say why none is."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import maximum_flow
+
     n, K = field.may.shape
     alone = np.flatnonzero(~field.may.any(axis=1))
     if len(alone):

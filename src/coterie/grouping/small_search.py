@@ -4,6 +4,8 @@ With many nodes there is nearly always another as good; with few, the farthest m
 smoothed delay leads astray.
 """
 
+from functools import cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -84,9 +86,15 @@ def neighbours(z: Ints, K: int) -> Ints:
     [[0, 1], [1, 0], [0, 1], [1, 1], [0, 0], [0, 1]]
     """
     n = len(z)
+    i, j, moved, to = _changes(n, K)
+    swaps, moves = np.arange(1, 1 + len(i)), np.arange(1 + len(i), 1 + len(i) + n * K)
+    found: Ints = np.tile(z, (1 + len(i) + n * K, 1))
+    found[swaps, i], found[swaps, j], found[moves, moved] = z[j], z[i], to
+    return found
+
+
+@cache
+def _changes(n: int, K: int) -> tuple[Ints, Ints, Ints, Ints]:
+    """Nodes of every swap, nodes of every move, and where those go."""
     i, j = np.triu_indices(n, 1)
-    swapped = np.tile(z, (len(i), 1))
-    swapped[np.arange(len(i)), i], swapped[np.arange(len(i)), j] = z[j], z[i]
-    moved = np.tile(z, (n * K, 1))
-    moved[np.arange(n * K), np.repeat(np.arange(n), K)] = np.tile(np.arange(K), n)
-    return np.concatenate([z[None], swapped, moved])
+    return i, j, np.repeat(np.arange(n), K), np.tile(np.arange(K), n)

@@ -10,8 +10,10 @@ it its end.
 """
 
 from dataclasses import dataclass, replace
+from math import isfinite
 
 import numpy as np
+from numpy.typing import NDArray
 
 from coterie.core.arrays import Floats, Ints
 from coterie.network.incast import Crowd, with_queues
@@ -22,6 +24,7 @@ from coterie.topology import Topology
 
 RESOLUTION = 1e-3  # events closer than this part of the time a flow takes are one
 OF_ROUND_TRIP = 0.25  # nor are events one that are this part of a burst's round trip apart
+KNOWN = 64  # sets of senders whose rates are kept
 MANY = 64  # windows to go, from where single bursts are not followed
 
 
@@ -119,16 +122,17 @@ def _simulate(race: _Race, tcp: Tcp) -> tuple[Floats, Floats, Floats]:
     ended, filled, last_burst = np.full(F, np.inf), np.full(F, np.inf), np.zeros(F)
     active, rate, now, never = np.zeros(F, dtype=bool), np.zeros(F), 0.0, np.full(F, np.inf)
     limit = race.rivals.limit.copy()
+    known: dict[bytes, Floats] = {}  # rates by who sends: bursts come and go, and come again
     while True:
         idle = np.divide(released - through, rate, out=never.copy(), where=active)
         idle += now
         first = min(idle.min(), release.min())
-        if not np.isfinite(first):
+        if not isfinite(first):
             break
         apart = RESOLUTION * (first + race.soonest_s)
         coming = race.round_trip[release <= first + apart]
         apart = min(apart, OF_ROUND_TRIP * coming.min(initial=np.inf))
-        apart = apart if np.isfinite(apart) else 0.0
+        apart = apart if isfinite(apart) else 0.0
         emptied, (fresh,) = idle <= first + apart, (release <= first + apart).nonzero()
         before, was = now, through
         now = max(idle[emptied].max(initial=0.0), release[fresh].max(initial=0.0))
@@ -136,7 +140,7 @@ def _simulate(race: _Race, tcp: Tcp) -> tuple[Floats, Floats, Floats]:
         (done,) = (emptied & (through >= size)).nonzero()
         ended[done] = before + (size[done] - was[done]) / rate[done] + race.rest[done]
 
-        paced = np.zeros(0, dtype=np.int64)
+        paced = fresh[:0]
         if len(fresh):
             backlog = (idle[fresh] > release[fresh]) & active[fresh]
             left = size[fresh] - released[fresh]
@@ -155,10 +159,23 @@ def _simulate(race: _Race, tcp: Tcp) -> tuple[Floats, Floats, Floats]:
             window[fresh] = np.minimum(grown, largest)
 
         sending = through < released
+        if len(paced):
+            known.clear()
         if len(paced) or (sending != active).any():
-            active = sending
-            rate = race.rivals.shares(active, limit)
+            active, rate = sending, _rates(race.rivals, sending, limit, known)
     return ended, filled, last_burst
+
+
+def _rates(
+    rivals: Contention, active: NDArray[np.bool_], limit: Floats, known: dict[bytes, Floats]
+) -> Floats:
+    """Return the rates of those that send, from those that are known by who does."""
+    who = active.tobytes()
+    if who not in known:
+        if len(known) >= KNOWN:
+            known.clear()
+        known[who] = rivals.shares(active, limit)
+    return known[who]
 
 
 def _pace(left: Floats, window: float, round_trip: Floats, limit: Floats) -> Floats:

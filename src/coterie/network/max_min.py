@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from coterie.core.arrays import Floats, Ints
 
@@ -31,7 +30,7 @@ class Contention:
         lower elsewhere, then all its flows get an equal part of what is left of it.
         """
         rate = np.zeros(len(active))
-        alive = np.flatnonzero(active)
+        (alive,) = active.nonzero()
         limit = (self.limit if most is None else most)[alive]
         links = self.links.take(alive, axis=1)
         left, L = self.bytes_per_s.copy(), len(self.bytes_per_s)
@@ -49,8 +48,8 @@ class Contention:
             settled = (settled_link.take(links) & tight).any(axis=0) | (limit <= least)
             gone, part = links.compress(settled, axis=1), least[settled]
             rate[alive[settled]] = part
-            parts = np.broadcast_to(part, gone.shape)
-            taken = np.bincount(gone.ravel(), parts.ravel(), minlength=L)
+            parts = part if len(gone) == 1 else np.concatenate([part] * len(gone))
+            taken = np.bincount(gone.ravel(), parts, minlength=L)
             left = np.maximum(left - taken, 0.0)
             count -= np.bincount(gone.ravel(), minlength=L)
             stays = ~settled
@@ -61,6 +60,8 @@ class Contention:
 def _pairs(flow: Ints, link: Ints, F: int, L: int) -> tuple[Ints, Ints, Ints]:
     """Links that some flow crosses both of, and how many flows do."""
     if L * L > FEW:
+        from scipy.sparse import csr_array
+
         sparse = csr_array((np.ones(len(link)), (flow, link)), shape=(F, L))
         both = (sparse.T @ sparse).tocoo()
         return both.row.astype(np.int64), both.col.astype(np.int64), both.data.astype(np.int64)

@@ -2,7 +2,6 @@
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
 
 from coterie.core.arrays import Floats, Ints
 from coterie.partition.values import Spread
@@ -54,6 +53,8 @@ def draw(
     half = max(min(mean - lo, hi - mean), 0.0)
     if half == 0 or spread.sd == 0:
         return np.full(size, mean)
+    from scipy.special import ndtr, ndtri
+
     edge = float(ndtr(half / spread.sd))
     return mean + spread.sd * ndtri(rng.uniform(1 - edge, edge, size))
 

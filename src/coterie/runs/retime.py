@@ -9,11 +9,9 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from coterie.config.files import expand, flat, make_config, to_toml
 from coterie.config.prepare import ModelSize, make_problem
@@ -32,6 +30,9 @@ from coterie.runs.record import ROWS, RecordedRun, write_atomically, write_json
 from coterie.simulate.loop import rounds
 from coterie.simulate.problem import Problem
 from coterie.simulate.state import State
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 MAY_CHANGE = ("network.", "compute.", "algorithm.charge_grouping")
 
@@ -151,6 +152,8 @@ class Replay:
 
     def initial(self) -> Models:
         """Return one model of one number."""
+        import torch
+
         return Models(torch.zeros(1, 1), np.zeros(self.n, dtype=np.int64))
 
     def advance(
@@ -159,18 +162,18 @@ class Replay:
         """Leave the models as they are."""
         return models
 
-    def gradients(self, w: Tensor, sketch: Sketch | None = None) -> Gradients:
+    def gradients(self, w: "Tensor", sketch: Sketch | None = None) -> Gradients:
         """Show nothing of the data."""
         return Gradients(np.zeros(self.n), sketches=np.zeros((self.n, 1)))
 
-    def measure(self, w: Tensor, z: Ints) -> Measured:
+    def measure(self, w: "Tensor", z: Ints) -> Measured:
         """Measure nothing."""
         return Measured(np.zeros(self.n), 0.0, 0.0)
 
-    def evaluate(self, w: Tensor, part: Literal["val", "test"]) -> Score:
+    def evaluate(self, w: "Tensor", part: Literal["val", "test"]) -> Score:
         """Score nothing."""
         return Score(0.0, 0.0)
 
-    def export(self, w: Tensor) -> dict[str, Tensor]:
+    def export(self, w: "Tensor") -> "dict[str, Tensor]":
         """Export nothing."""
         return {}

@@ -13,7 +13,6 @@ from functools import cached_property, lru_cache
 from itertools import groupby
 
 import numpy as np
-from scipy.optimize import least_squares
 
 from coterie.core.arrays import Floats
 
@@ -196,6 +195,8 @@ class History:
 
     def _refined(self, fit: Fit, part: float | None) -> Fit:
         """Return the best fit, from a good one; with its floor where `part` is None."""
+        from scipy.optimize import least_squares
+
         losses, noise, at = self._shown, self._noise, self._at
 
         @lru_cache(maxsize=2)  # a slope is sought along each of x: most steps leave the reach

@@ -4,8 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse.csgraph import minimum_spanning_tree
-from scipy.spatial.distance import cdist
 
 from coterie.core.arrays import Floats, Ints
 from coterie.core.errors import TopologyError
@@ -171,6 +169,9 @@ def waxman(
     >>> bool(net.latency_s[20:].std() > 0), round(float(net.latency_s[20:].mean()), 9)
     (True, 0.001)
     """
+    from scipy.sparse.csgraph import minimum_spanning_tree
+    from scipy.spatial.distance import cdist
+
     S = int(edge_of.max()) + 1
     where = rng.random((S, 2))
     apart: Floats = cdist(where, where)

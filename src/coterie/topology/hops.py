@@ -2,7 +2,6 @@
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
 
 from coterie.core.arrays import Ints
 from coterie.core.errors import TopologyError
@@ -39,6 +38,8 @@ def hops_between(links: Ints, n_switches: int, sources: Ints) -> NDArray[np.uint
 
 def adjacency(links: Ints, n_switches: int) -> tuple[Ints, Ints]:
     """List the neighbours of every switch, one after the other, and where each list starts."""
+    from scipy.sparse import coo_array
+
     a, b = links.reshape(-1, 2).T
     ends = np.concatenate([a, b]), np.concatenate([b, a])
     graph = coo_array((np.ones(2 * len(a), dtype=bool), ends), shape=(n_switches, n_switches))

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from coterie.core.arrays import Floats, Ints
 from coterie.core.errors import TopologyError, unknown
@@ -156,6 +154,9 @@ def check_spelling(found: Iterable[str], known: Sequence[str], path: Path) -> No
 
 def check_connected(ends: Ints, names: Sequence[str], path: Path) -> None:
     """Refuse links [., 2] that leave some vertex out of reach of another."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
     a, b = ends.reshape(-1, 2).T
     graph = coo_array((np.ones(len(a), dtype=bool), (a, b)), shape=(len(names), len(names)))
     part = connected_components(graph, directed=False)[1]

@@ -1,6 +1,6 @@
 """Curves over the seeds of a line: means, bands, fewer points where there are many."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import mean, stdev
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ from coterie.simulate.algorithms import find_algorithm
 from coterie.theory.bounds import Constants, simple_distance
 
 Column = list[float | None]
+Values = list[float] | None  # of every seed, if all have one
 
 
 class Quantity(NamedTuple):
@@ -51,22 +52,27 @@ def curve(runs: Sequence[RecordedRun], most: int) -> Json:
     that chose their schedules are averaged between the steps that they measured, too.
     """
     measured = [
-        {row["t"]: {**row, BOUND: bound(run, row)} for row in run.rows if _measured(row)}
-        for run in runs
+        {row["t"]: {**row, BOUND: of(row)} for row in run.rows if _measured(row)}
+        for run, of in ((run, bound(run)) for run in runs)
     ]
     rows_at = aligned(runs, measured)
     shared = list(rows_at[0])
     at = [[rows[t] for rows in rows_at] for t in shared]
-    x = {axis.key: _over([_column(rows, axis) for rows in at], mean) for axis in AXES}
-    y = {}
-    for quantity in QUANTITIES:
-        values = [_column(rows, quantity) for rows in at]
-        if any(each is not None for each in values):
-            y[quantity.key] = _bands(values, several=len(runs) > 1)
-    kept = thin(list(y.values()), len(shared), most)
+    columns = {each.key: [_column(rows, each) for rows in at] for each in (*AXES, *QUANTITIES)}
+    shown = {
+        each.key: columns[each.key]
+        for each in QUANTITIES
+        if any(values is not None for values in columns[each.key])
+    }
+    kept = _kept(list(shown.values()), len(shared), most)
+    several = len(runs) > 1
     return {
-        "x": {key: _some(column, kept) for key, column in x.items() if None not in column},
-        "y": {key: {k: _some(c, kept) for k, c in band.items()} for key, band in y.items()},
+        "x": {
+            axis.key: _over(_some(columns[axis.key], kept), mean)
+            for axis in AXES
+            if None not in columns[axis.key]
+        },
+        "y": {key: _bands(_some(values, kept), several=several) for key, values in shown.items()},
         "points": len(shared),
         "unshared": len(set().union(*measured)) - len(shared),
         "between": len(shared) - len(set(measured[0]).intersection(*measured[1:])),
@@ -77,8 +83,8 @@ def _measured(row: Json) -> bool:
     return row["test_accuracy"] is not None
 
 
-def bound(run: RecordedRun, row: Json) -> float | None:
-    """Bound ||w - v_[l]|| at the end of the global interval that begins with a row.
+def bound(run: RecordedRun) -> Callable[[Json], float | None]:
+    """Bound ||w - v_[l]|| at the end of the global interval that begins with a row of a run.
 
     By Delta and delta as they are there; None where it does not hold: steps that are more than one
     gradient of all data, and models that are not convex.
@@ -86,37 +92,48 @@ def bound(run: RecordedRun, row: Json) -> float | None:
     told = run.settings
     more = [told.get(f"optimizer.{key}") for key in ("momentum", "fedprox", "scaffold")]
     if told.get("model.name") != "sr" or told.get("train.batch_size") != "full" or any(more):
-        return None
-    if row.get("Delta") is None or row.get("delta") is None:
-        return None
+        return lambda row: None
     taus = told["algorithm.tau1"], told["algorithm.tau2"]
     if "auto" in taus:
-        return None
+        return lambda row: None
     schedule = find_algorithm(told["algorithm.name"]).schedule(*taus)
-    eta = told["train.lr"] * told["train.lr_decay"] ** row["t"]
-    return simple_distance(Constants(eta, 0.0, row["delta"], row["Delta"]), schedule)
+
+    def of(row: Json) -> float | None:
+        if row.get("Delta") is None or row.get("delta") is None:
+            return None
+        eta = told["train.lr"] * told["train.lr_decay"] ** row["t"]
+        return simple_distance(Constants(eta, 0.0, row["delta"], row["Delta"]), schedule)
+
+    return of
 
 
-def _column(rows: Sequence[Json], quantity: Quantity) -> list[float] | None:
+def _column(rows: Sequence[Json], quantity: Quantity) -> Values:
     """One quantity at one step, of every seed; None unless all have it."""
     values = [row.get(quantity.key) for row in rows]
     return None if None in values else [quantity.scale * v for v in values if v is not None]
 
 
-def _over(values: Sequence[list[float] | None], f: Any) -> Column:
+def _over(values: Sequence[Values], f: Any) -> Column:
     return [None if each is None else _short(f(each)) for each in values]
 
 
-def _bands(values: Sequence[list[float] | None], *, several: bool) -> dict[str, Column]:
+def _bands(values: Sequence[Values], *, several: bool) -> dict[str, Column]:
     functions = {"mean": mean, "low": min, "high": max, "sd": stdev}
     return {key: _over(values, f) for key, f in functions.items() if several or key == "mean"}
+
+
+def _kept(columns: Sequence[Sequence[Values]], points: int, most: int) -> list[int]:
+    """Choose points by the least and the most of the seeds; means are worked out of those only."""
+    if points <= most:
+        return list(range(points))
+    return thin([{"low": _over(c, min), "high": _over(c, max)} for c in columns], points, most)
 
 
 def thin(bands: Sequence[dict[str, Column]], points: int, most: int) -> list[int]:
     """Choose at most `most` of some points: the first, the last, and the extremes of every stretch.
 
-    >>> spiky = [{"mean": [0.0] * 50 + [9.0] + [0.0] * 49}]
-    >>> kept = thin(spiky, 100, 12)
+    >>> spiky: Column = [0.0] * 50 + [9.0] + [0.0] * 49
+    >>> kept = thin([{"low": spiky, "high": spiky}], 100, 12)
     >>> len(kept) <= 12, 50 in kept, kept[0], kept[-1]
     (True, True, 0, 99)
     """
@@ -126,8 +143,7 @@ def thin(bands: Sequence[dict[str, Column]], points: int, most: int) -> list[int
     kept = {0, points - 1}
     for band in bands:
         low, high = (
-            np.array([np.nan if v is None else v for v in band.get(key, band["mean"])])
-            for key in ("low", "high")
+            np.array([np.nan if v is None else v for v in band[key]]) for key in ("low", "high")
         )
         for stretch in np.array_split(np.arange(points), stretches):
             if np.isfinite(low[stretch]).any():
@@ -136,7 +152,7 @@ def thin(bands: Sequence[dict[str, Column]], points: int, most: int) -> list[int
     return sorted(kept)
 
 
-def _some(column: Column, kept: list[int]) -> Column:
+def _some(column: list[Values], kept: list[int]) -> list[Values]:
     return [column[at] for at in kept]
 
 

@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse.csgraph import shortest_path
-from scipy.spatial.distance import cdist
 
 from coterie.analysis.format import number
 from coterie.core.arrays import Floats, Ints
@@ -257,6 +255,9 @@ def _ring(net: Topology, *, in_order: bool) -> Floats:
 
 def _spread(net: Topology) -> Floats:
     """Put switches as far apart as they are in links (least stress), and devices around each."""
+    from scipy.sparse.csgraph import shortest_path
+    from scipy.spatial.distance import cdist
+
     S = net.n_switches
     joined = _joined(net)
     at = _around(2 * np.pi * np.arange(S) / S)
