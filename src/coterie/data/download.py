@@ -106,7 +106,7 @@ def check_address(url: str, before: str = "") -> None:
     >>> check_address("https://example.org/images.zip")
     >>> check_address("file:///images.zip")
     Traceback (most recent call last):
-    coterie.errors.DataError: file:///images.zip: must be an http or https address
+    coterie.core.errors.DataError: file:///images.zip: must be an http or https address
     """
     scheme = urlsplit(url).scheme
     if scheme not in ("http", "https"):

@@ -55,7 +55,7 @@ def parse_target(text: str) -> Target:
     'wandb=coterie'
     >>> parse_target("mlfow")
     Traceback (most recent call last):
-    coterie.tracking.targets.TrackingError: unknown tracker 'mlfow'; did you mean 'mlflow'?
+    coterie.trackers.targets.TrackingError: unknown tracker 'mlfow'; did you mean 'mlflow'?
     """
     kind, _, destination = text.partition("=")
     if ":" in kind:

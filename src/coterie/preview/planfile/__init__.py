@@ -95,7 +95,7 @@ def check_nodes(plan: Plan, names: list[str], where: str) -> None:
     >>> from coterie.planfile.reading import EXAMPLE
     >>> check_nodes(EXAMPLE, ["a", "b"], "the network")
     Traceback (most recent call last):
-    coterie.planfile.PlanError: the network: node 'c' of the plan is missing
+    coterie.preview.planfile.PlanError: the network: node 'c' of the plan is missing
     """
     known, here = set(plan.names), set(names)
     for name in names:
