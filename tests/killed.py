@@ -1,7 +1,8 @@
 """Run a config in processes that die (SIGKILL, SIGALRM) on the way, until one gets through.
 
-    python killed.py FOLDER moments SEED     at 20 random moments, each after it has gone on
-    python killed.py FOLDER operations       at every file operation in turn, each in a new folder
+    python killed.py FOLDER moments KILLS     at so many random moments, each after it has gone on
+    python killed.py FOLDER operations EVERY  at every file operation in turn, or every third, say,
+                                              each in a new folder
 
 A process is forked from one that has loaded everything, so that hundreds of deaths take seconds.
 What a process says is printed.
@@ -20,8 +21,8 @@ from coterie.config.settings import Config
 from coterie.runs import execute
 from coterie.simulate.state import State
 
-KILLS, MANY, FEW = 20, 400, 4
-MOST_ROWS, MORE_ROWS, MORE_S = 7, 4, 0.01  # until a kill: KILLS of them stay below MANY rows
+FEW = 4  # steps of a run that is killed at file operations
+MOST_ROWS, MORE_ROWS, MORE_S = 7, 4, 0.01  # until a kill
 TOUCHING = ("open", "os.rename", "os.remove", "os.truncate", "os.mkdir", "shutil.rmtree")
 
 
@@ -41,6 +42,11 @@ def config(steps: int) -> Config:
             "train": {"steps": steps, "lr": 0.1},
         }
     )
+
+
+def steps(kills: int) -> int:
+    """Steps of a run that so many kills do not see the end of."""
+    return (MOST_ROWS + MORE_ROWS + 1) * kills
 
 
 def attempt(
@@ -117,33 +123,31 @@ def prepared_once(what: Config) -> None:
     vars(execute)["prepare"] = lambda *_: ready
 
 
-def at_moments(out: Path, seed: int) -> None:
+def at_moments(out: Path, kills: int) -> None:
     """Kill one run at random moments; then let it end."""
-    what = config(MANY)
+    what = config(steps(kills))
     prepared_once(what)
-    rng = random.Random(seed)
-    for _ in range(KILLS):
+    rng = random.Random(0)
+    for _ in range(kills):
         later = rng.randint(1, MOST_ROWS), rng.uniform(1e-6, MORE_S)
         code = killed_after(*later, what, out, rng.choice([0.0, 0.05]))
         assert code in (-signal.SIGALRM, -signal.SIGKILL), f"ended with {code}, and not by force"
     attempt(what, out, 0.05)
 
 
-def at_operations(out: Path) -> None:
+def at_operations(out: Path, every: int) -> None:
     """Kill a run at its first file operation, another at its second, and so on; each goes on."""
     what = config(FEW)
     prepared_once(what)
-    operation, code = 0, -signal.SIGKILL
+    operation, code = 1, -signal.SIGKILL
     while code:
-        operation += 1
         folder = out / f"{operation}"
         code = killed_at(operation, what, folder)
         killed_at(operation, what, folder)  # and again, on the way
         attempt(what, folder, 0.0)
+        operation += every
 
 
 if __name__ == "__main__":
-    if sys.argv[2] == "moments":
-        at_moments(Path(sys.argv[1]), int(sys.argv[3]))
-    else:
-        at_operations(Path(sys.argv[1]))
+    kill = {"moments": at_moments, "operations": at_operations}[sys.argv[2]]
+    kill(Path(sys.argv[1]), int(sys.argv[3]))

@@ -12,7 +12,7 @@ from coterie.config.settings import Config, ModelConfig, OptimizerConfig, Partic
 from coterie.runs.execute import Interrupted, execute
 from coterie.runs.record import find_runs, read_run
 from coterie.simulate.state import State
-from killed import FEW, KILLS, MANY, config
+from killed import FEW, config, steps
 from resuming import TINY, coterie, outcome, read_config, stopped_at, sweep, tiny
 
 HERE = Path(__file__).parents[1]
@@ -61,19 +61,25 @@ def killed_runs(*words: object) -> str:
     return done.stdout
 
 
-def test_a_run_killed_at_random_moments_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
-    said = killed_runs(tmp_path / "run", "moments", 0)
-    assert said.count("\n") == KILLS
-    execute(config(MANY), tmp_path / "undisturbed")
+@pytest.mark.parametrize("kills", [6, pytest.param(20, marks=pytest.mark.long)])
+def test_a_run_killed_at_random_moments_ends_as_if_it_had_not_been(
+    tmp_path: Path, kills: int
+) -> None:
+    said = killed_runs(tmp_path / "run", "moments", kills)
+    assert said.count("\n") == kills
+    execute(config(steps(kills)), tmp_path / "undisturbed")
     assert outcome(tmp_path / "run") == outcome(tmp_path / "undisturbed")
 
 
-def test_a_run_killed_at_any_file_operation_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
-    said = killed_runs(tmp_path / "runs", "operations")
+@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.long)])
+def test_a_run_killed_at_any_file_operation_ends_as_if_it_had_not_been(
+    tmp_path: Path, every: int
+) -> None:
+    said = killed_runs(tmp_path / "runs", "operations", every)
     execute(config(FEW), tmp_path / "undisturbed")
     expected = outcome(tmp_path / "undisturbed")
     folders = list((tmp_path / "runs").iterdir())
-    assert len(folders) > 25
+    assert len(folders) > 25 / every
     for folder in folders:
         assert outcome(folder) == expected, folder.name
     for line in ("starts from the beginning", "goes on from step 2", "complete already"):

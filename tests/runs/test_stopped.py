@@ -132,7 +132,9 @@ def test_the_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
     assert (tmp_path / "checkpoint-1").exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)]
+)
 def test_a_stopped_sweep_finishes_its_steps_and_begins_no_other_run(
     tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -160,12 +162,13 @@ def limited(n_bytes: int) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize(
-    ("room", "every_s", "file"), [(20_000, 0, "checkpoint-"), (45_000, 0.1, "rows.jsonl")]
+    ("room", "steps", "every_s", "file"),
+    [(20_000, 12, 0, "checkpoint-"), (45_000, 150, 0.1, "rows.jsonl")],
 )
 def test_a_full_disk_is_one_line_and_loses_nothing(
-    tmp_path: Path, room: int, every_s: float, file: str
+    tmp_path: Path, room: int, steps: int, every_s: float, file: str
 ) -> None:
-    what = tiny("fedavg", steps=200, tau1=1, tau2=1)
+    what = tiny("fedavg", steps=steps, tau1=1, tau2=1)
     (tmp_path / "file.toml").write_text(to_toml(what))
     out = tmp_path / "run"
     words = ["run", tmp_path / "file.toml", "--out", out, "--checkpoint-every", every_s]

@@ -2,6 +2,7 @@
 
 import platform
 import subprocess
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -9,14 +10,19 @@ from typing import Any
 
 def versions() -> dict[str, Any]:
     """Versions of what the figures depend on, and the commit of a source checkout."""
-    packages = {name: version(name) for name in ("coterie", "numpy", "scipy", "torch")}
     return {
-        "versions": {"python": platform.python_version(), **packages},
+        "versions": {"python": platform.python_version(), **_packages()},
         "platform": platform.platform(),
         "commit": _commit(),
     }
 
 
+@cache
+def _packages() -> dict[str, str]:
+    return {name: version(name) for name in ("coterie", "numpy", "scipy", "torch")}
+
+
+@cache  # what was loaded then is what runs, however many runs follow
 def _commit() -> str | None:
     """Commit of the checkout that this package is in, with + if it was changed; None elsewhere."""
     here = Path(__file__).resolve().parents[1]
@@ -27,9 +33,10 @@ def _commit() -> str | None:
         return done.stdout.strip()
 
     try:
-        if Path(git("rev-parse", "--show-toplevel")) / "src" / "coterie" != here:
+        top, _, head = git("rev-parse", "--show-toplevel", "HEAD").partition("\n")
+        if Path(top) / "src" / "coterie" != here:
             return None
-        head, dirty = git("rev-parse", "HEAD"), git("status", "--porcelain", ".")
+        dirty = git("status", "--porcelain", ".")
     except (OSError, subprocess.SubprocessError):
         return None
     return f"{head}+" if dirty else head

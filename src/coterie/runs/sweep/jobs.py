@@ -63,7 +63,7 @@ class Stop:
 def plan_jobs(configs: list[Config], out: Path) -> list[Job]:
     """Name a folder for every run after the settings in which the runs differ.
 
-    >>> from coterie.config import expand
+    >>> from coterie.config.files import expand
     >>> both = expand({"sweep": {"seed": [0, 1], "model.name": ["sr", "2nn"]}})
     >>> [job.folder.as_posix() for job in plan_jobs(both, Path("r"))]
     ['r/seed0-sr', 'r/seed0-2nn', 'r/seed1-sr', 'r/seed1-2nn']

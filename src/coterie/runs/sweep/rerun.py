@@ -38,7 +38,7 @@ def only(jobs: Sequence[Job], wanted: Sequence[str]) -> list[Job]:
 
     Of a key that is given several times any value will do; of several keys all must hold.
 
-    >>> from coterie.config import expand
+    >>> from coterie.config.files import expand
     >>> jobs = plan_jobs(expand({"sweep": {"seed": [0, 1], "model.name": ["sr", "2nn"]}}), Path())
     >>> [job.label for job in only(jobs, ["model.name=2nn"])]
     ['seed0-2nn', 'seed1-2nn']
