@@ -42,7 +42,7 @@ suite: $(READY)  ## the tests of make test alone
 test-all: $(READY) browser dataset lint  ## everything that this machine can run: long tests, Ray, Flower, ns-3, trackers (an hour; installs them)
 	$(call extra,$(ALL),'flwr[simulation]')
 	$(BIN)/python -m mypy
-	COTERIE_FLOWER=1 $(SUITE)
+	COTERIE_FLOWER=1 $(SUITE) --hypothesis-profile random
 ALL := parquet,tensorboard,mlflow,wandb,ray,flower,ns3
 
 test-ray: $(READY)  ## train on Ray with real processes, some of which are killed (installs Ray)
