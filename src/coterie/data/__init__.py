@@ -3,11 +3,12 @@
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from coterie.core.errors import DataError, unknown
 from coterie.core.plugins import import_by_path
@@ -69,12 +70,17 @@ def _arrays(files: list[Path], room: Room, tick: Tick) -> Dataset:
 
 
 def _embedded(files: list[Path], room: Room, tick: Tick) -> Dataset:
+    x, y = _unpacked(files[0])
+    return Dataset("mnist-f-mini", x.copy(), y.copy(), 10)
+
+
+@lru_cache(maxsize=1)  # 5 MB that take 20 ms to unpack, often for every run of a process
+def _unpacked(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     try:
-        with np.load(files[0], allow_pickle=False) as arrays:
-            x, y = arrays["x"][:, None], arrays["y"].astype(np.int64)
+        with np.load(path, allow_pickle=False) as arrays:
+            return arrays["x"][:, None], arrays["y"].astype(np.int64)
     except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
-        raise DataError(f"{files[0]}: damaged ({error}); reinstall coterie") from error
-    return Dataset("mnist-f-mini", x, y, 10)
+        raise DataError(f"{path}: damaged ({error}); reinstall coterie") from error
 
 
 FOUR_FILES = tuple(

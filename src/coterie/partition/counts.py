@@ -22,6 +22,8 @@ def fit_counts(x: Floats, total: int, lo: int | Ints, hi: int | Ints) -> Ints:
     below, above = 0.0, float((high / x).max()) + 1.0
     for _ in range(100):
         scale = (below + above) / 2
+        if scale in (below, above):  # nothing lies between them
+            break
         if np.clip(scale * x, low, high).sum() < total:
             below = scale
         else:
