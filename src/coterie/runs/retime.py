@@ -86,8 +86,9 @@ def _changed(run: RecordedRun, overrides: Sequence[str]) -> Config:
     """Return the run's config with what may be changed without training again."""
     before = make_config(run.config)
     (after,) = expand(run.config, overrides)
+    was = flat(before)
     for key, value in flat(after).items():
-        if value != flat(before)[key] and not key.startswith(MAY_CHANGE):
+        if value != was[key] and not key.startswith(MAY_CHANGE):
             raise ConfigError(f"{key} changes the training; run it again with coterie run")
     if run.summary["status"] != "complete":
         raise RecordError(f"{run.folder}: {run.summary['status']}; only complete runs are timed")
