@@ -4,6 +4,7 @@ import ast
 import importlib
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,7 @@ WITHOUT_TORCH = ("core", "data", "partition", "topology", "divergence", "network
 FILES = [path for path in sorted(SOURCE.rglob("*.py")) if path.parent != SOURCE]
 
 
+@cache
 def imports(path: Path) -> set[str]:
     """Dotted names of everything a file imports, wherever in it."""
     found = set()

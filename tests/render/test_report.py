@@ -234,7 +234,7 @@ def test_thinning_keeps_to_its_limit(most: int) -> None:
 
 def test_a_page_of_many_long_curves_stays_small() -> None:
     runs = [
-        made_run(HERE / f"{n}", seed=n, accuracies=list(np.linspace(0.1, 0.9, 3000)))
+        made_run(HERE / f"{n}", seed=n, accuracies=list(np.linspace(0.1, 0.9, 1500)))
         for n in range(3)
     ]
     many = [
@@ -242,7 +242,7 @@ def test_a_page_of_many_long_curves_stays_small() -> None:
         for n, run in enumerate(runs)
         for lr in range(30)
     ]
-    assert len(render(page_data(many))) < 8_000_000
+    assert len(render(page_data(many))) < 4_000_000
 
 
 def test_no_name_ends_the_data_or_becomes_markup() -> None:

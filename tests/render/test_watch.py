@@ -195,19 +195,19 @@ def test_only_what_has_changed_is_read_and_made_again(tmp_path: Path) -> None:
         for a in ("fedavg", "hierfavg", "fedavg-c", "fedavg-i", "fedavg-ic", "centralized")
         for seed in range(4)
         for lr in (0.1, 0.2, 0.3)
-        for rise in [list(np.linspace(0.1, 0.9, 400))]
+        for rise in [list(np.linspace(0.1, 0.9, 40))]
     ]
-    growing = made_run(tmp_path / "last", "fedavg", 9, [0.5] * 400, settings=lr_of(0.1))
-    under_way(growing, 100)
+    growing = made_run(tmp_path / "last", "fedavg", 9, [0.5] * 40, settings=lr_of(0.1))
+    under_way(growing, 10)
     live = Live(tmp_path)
     took, answers, seen = [], [], []
-    for rows in (100, 100, 200, 300):
-        under_way(growing, rows) if rows > 100 else None
+    for rows in (10, 10, 20, 30):
+        under_way(growing, rows) if rows > 10 else None
         began = time.perf_counter()
         answers.append(live.latest())
         took.append(time.perf_counter() - began)
         seen.append(dict(live._seen))
-    print(f"\n{len(runs)} complete runs of 400 rows and one under way, {len(answers[0].body):,} B")
+    print(f"\n{len(runs)} complete runs of 40 rows and one under way, {len(answers[0].body):,} B")
     for what, s in zip(("first", "nothing new", "news", "news"), took, strict=True):
         print(f"{what}: {1e3 * s:.0f} ms")
     assert answers[0] is answers[1]
@@ -215,7 +215,7 @@ def test_only_what_has_changed_is_read_and_made_again(tmp_path: Path) -> None:
     again = {name for name, each in seen[2].items() if each is not seen[1][name]}
     assert again == {growing.folder}
     assert len(live._kept._before) == 19 + 2  # curves, and networks of first seeds
-    assert sum(r["t"] for r in json.loads(answers[3].body)["runs"]) == 72 * 399 + 299
+    assert sum(r["t"] for r in json.loads(answers[3].body)["runs"]) == 72 * 39 + 29
 
 
 def lr_of(lr: float) -> dict[str, dict[str, Any]]:

@@ -118,7 +118,7 @@ def test_the_bounds_hold_on_softmax_regression(seed: int, tau1: int, tau2: int) 
     eta = np.full(2 * tau1 * tau2, 1 / beta)
     found = trace(oracle, some_groups(rng, 5, 2), oracle.start, Schedule(tau1, tau2), eta)
     best = oracle.start
-    for _ in range(300):
+    for _ in range(100):
         _, grads = oracle.at(best[None], np.zeros(5, dtype=np.int64))
         best = best - oracle.p @ grads / beta
     check_all(oracle, beta, found, best)
