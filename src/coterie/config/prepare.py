@@ -66,13 +66,8 @@ def prepare(
     `threads` is what `train.threads = "auto"` stands for, and `say` is told of faults on the way
     that the run survives.
     """
-    import torch
-
-    from coterie.models.size import flops_per_example, n_bytes, n_parameters
-
     if config.train.engine != "ray":  # whose actors look for themselves
         _check_device(config.train.device)
-    torch.set_num_threads(1)
     dataset = dataset or load_dataset(config)
     algorithm = find_algorithm(config.algorithm.name)
     planner = algorithm.planner(make_search(config))
@@ -80,6 +75,11 @@ def prepare(
     dataset, part = divided.dataset, divided.partition
     if algorithm.searched:
         check_num_groups(config.algorithm.num_groups, len(part.indices))
+    import torch  # takes a second and more: what is wrong with the data is said before
+
+    from coterie.models.size import flops_per_example, n_bytes, n_parameters
+
+    torch.set_num_threads(1)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
         model = make_model(config.model.name, dataset.input_shape, dataset.n_classes)
@@ -149,12 +149,10 @@ def _check_clock(problem: Problem) -> None:
 
 
 def _check_device(device: str) -> None:
+    if device == "cpu":
+        return
     import torch
 
-    there = {
-        "cpu": True,
-        "cuda": torch.cuda.is_available(),
-        "mps": torch.backends.mps.is_available(),
-    }
+    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if not there[device]:
         raise ConfigError(f"train.device {device!r} is not on this machine; use 'cpu'")
