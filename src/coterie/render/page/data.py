@@ -22,14 +22,14 @@ def write_survey(surveys: Sequence[Survey], path: Path) -> list[Path]:
     written = [path.with_suffix(".html")]
     parts = ["<h1>Coterie: who holds what</h1>"]
     for number, survey in enumerate(surveys, 1):
-        figure = survey_figure(survey)
+        picture = png(survey_figure(survey))
         parts += [f"<h2>{html.escape(survey.title)}</h2>", f"<p>{html.escape(survey.facts)}</p>"]
         parts.append(table(COLUMNS, [cells(part) for part in survey.parts]))
         parts += [f"<p>{html.escape(note)}</p>" for note in survey.notes]
-        parts.append(image(figure, "Class counts by node, node sizes, class shares"))
+        parts.append(image(picture, "Class counts by node, node sizes, class shares"))
         suffix = f"-{number}.png" if len(surveys) > 1 else ".png"
         written.append(path.with_name(path.stem + suffix))
-        write(written[-1], png(figure))
+        write(written[-1], picture)
     parts.append(f"<p><small>{FOOTING}. {EMD_CAPTION}</small></p>")
     write(written[0], page("Coterie: who holds what", parts))
     return written

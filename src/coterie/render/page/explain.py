@@ -17,15 +17,15 @@ TITLE = "Coterie: how many groups, and how often to average"
 
 def render(found: Explained, said: Table, why: Sequence[str], path: Path) -> dict[Path, bytes]:
     """Make one self-contained HTML page about a choice, and a PNG beside it."""
-    figure = explain_figure(found)
+    picture = png(explain_figure(found))
     names = [name.replace("\n", " ") for name in said.head]
     parts = [
         f"<h1>{TITLE}</h1><p>{html.escape(said.title)}</p>{table(names, said.rows)}",
         f"<p><small>{html.escape(said.foot)}</small></p>",
-        image(figure, "Predicted seconds by number of groups, tau1 and tau2"),
+        image(picture, "Predicted seconds by number of groups, tau1 and tau2"),
         "<ul>" + "".join(f"<li>{html.escape(line)}</li>" for line in why) + "</ul>",
     ]
-    return {path.with_suffix(".png"): png(figure), path.with_suffix(".html"): page(TITLE, parts)}
+    return {path.with_suffix(".png"): picture, path.with_suffix(".html"): page(TITLE, parts)}
 
 
 def explain_figure(found: Explained) -> Any:

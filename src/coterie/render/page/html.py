@@ -51,9 +51,9 @@ def png(figure: Any) -> bytes:
     return buffer.getvalue()
 
 
-def image(figure: Any, alt: str) -> str:
-    """Return a figure as an HTML image that carries its own data."""
-    data = base64.b64encode(png(figure)).decode()
+def image(picture: bytes, alt: str) -> str:
+    """Return a PNG as an HTML image that carries its own data."""
+    data = base64.b64encode(picture).decode()
     return f"<p class='wide'><img alt='{html.escape(alt)}' src='data:image/png;base64,{data}'></p>"
 
 

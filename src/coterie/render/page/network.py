@@ -1,6 +1,5 @@
 """Pictures of a network: who is averaged with whom, which links that fills, who comes last."""
 
-import base64
 import html
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from coterie.analysis.format import number
 from coterie.core.arrays import Floats, Ints
 from coterie.grouping import Grouping
 from coterie.preview.network import Mean, Member, NetworkView
-from coterie.render.page.html import page, png, table
+from coterie.render.page.html import image, page, png, table
 from coterie.topology import Topology
 
 # Krzywinski's twelve colours, told apart with any colour vision; more groups take a colour scale.
@@ -44,7 +43,8 @@ def render(
     for nth, (view, said) in enumerate(zip(views, tables, strict=True), 1):
         picture = png(view_figure(view))  # a large one takes a second, so it is drawn once
         told = [_told(each) for each in said]
-        parts += [f"<h2>{html.escape(view.title)}</h2>", told[0], _image(picture), *told[1:]]
+        shown = image(picture, "Groups and loads in the network, and the arrivals of flows")
+        parts += [f"<h2>{html.escape(view.title)}</h2>", told[0], shown, *told[1:]]
         suffix = f"-{nth}.png" if len(views) > 1 else ".png"
         files[path.with_name(path.stem + suffix)] = picture
     files[path.with_suffix(".html")] = page("Coterie: the network", parts)
@@ -55,12 +55,6 @@ def _told(said: Table) -> str:
     names = [name.replace("\n", " ") for name in said.head]
     title, foot = html.escape(said.title), html.escape(said.foot)
     return f"<p>{title}</p>{table(names, said.rows)}<p><small>{foot}</small></p>"
-
-
-def _image(picture: bytes) -> str:
-    alt = "Groups and loads in the network, and the arrivals of flows"
-    data = base64.b64encode(picture).decode()
-    return f"<p class='wide'><img alt='{alt}' src='data:image/png;base64,{data}'></p>"
 
 
 def view_figure(view: NetworkView) -> Any:

@@ -26,11 +26,11 @@ Box = tuple[float, float, float, float]
 
 def render(view: PlanView, tables: Sequence[Table], path: Path) -> dict[Path, bytes]:
     """Make one self-contained HTML page about a plan, and a PNG beside it."""
-    figure = plan_figure(view)
+    picture = png(plan_figure(view))
     alt = "Delta and d_group of every grouping, the front, and the chosen one"
     told = [_told(each) for each in tables]
-    parts = [f"<h1>{TITLE}</h1>", told[0], image(figure, alt), *told[1:]]
-    return {path.with_suffix(".png"): png(figure), path.with_suffix(".html"): page(TITLE, parts)}
+    parts = [f"<h1>{TITLE}</h1>", told[0], image(picture, alt), *told[1:]]
+    return {path.with_suffix(".png"): picture, path.with_suffix(".html"): page(TITLE, parts)}
 
 
 def _told(said: Table) -> str:
