@@ -142,25 +142,25 @@ def _simulate(race: _Race, tcp: Tcp) -> tuple[Floats, Floats, Floats]:
 
         paced = fresh[:0]
         if len(fresh):
-            backlog = (idle[fresh] > release[fresh]) & active[fresh]
-            left = size[fresh] - released[fresh]
-            steady = (window[fresh] >= largest) & (left > MANY * largest) & ~backlog
+            due, own, whole, sent = release[fresh], window[fresh], size[fresh], released[fresh]
+            backlog = (idle[fresh] > due) & active[fresh]
+            left = whole - sent
+            steady = (own >= largest) & (left > MANY * largest) & ~backlog
             filled[fresh[backlog]] = np.minimum(filled[fresh[backlog]], now)
-            last_burst[fresh] = np.where(backlog, left, np.minimum(left, window[fresh]))
+            last_burst[fresh] = burst = np.where(backlog, left, np.minimum(left, own))
             # with a backlog single bursts matter no more; a window each round trip still does
             at_once = backlog | steady
-            released[fresh] = np.where(at_once, size[fresh], released[fresh] + last_burst[fresh])
+            released[fresh] = sent = np.where(at_once, whole, sent + burst)
             paced = fresh[at_once]
-            limit[paced] = _pace(left[at_once], largest, race.round_trip[paced], limit[paced])
-            more = released[fresh] < size[fresh]
-            release[fresh] = np.where(more, release[fresh] + race.round_trip[fresh], np.inf)
-            second = window[fresh] < tcp.second_window * full
-            grown = np.where(second, tcp.second_window * full, tcp.growth * window[fresh])
+            if len(paced):
+                limit[paced] = _pace(left[at_once], largest, race.round_trip[paced], limit[paced])
+                known.clear()
+            release[fresh] = np.where(sent < whole, due + race.round_trip[fresh], np.inf)
+            second = own < tcp.second_window * full
+            grown = np.where(second, tcp.second_window * full, tcp.growth * own)
             window[fresh] = np.minimum(grown, largest)
 
         sending = through < released
-        if len(paced):
-            known.clear()
         if len(paced) or (sending != active).any():
             active, rate = sending, _rates(race.rivals, sending, limit, known)
     return ended, filled, last_burst
