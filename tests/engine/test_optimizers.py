@@ -138,16 +138,23 @@ def test_what_is_not_trained_is_averaged_and_not_stepped() -> None:
     assert server.after(moved).w.tolist() == [[0.5, 1.0]]
 
 
-@pytest.mark.parametrize("grouping", ["coterie", "edge", "random"])
+OPTIMIZERS: list[dict[str, object]] = [
+    {"momentum": 0.5},
+    {"weight_decay": 0.01},
+    {"fedprox": 0.1},
+    {"scaffold": True},
+    {"server": "momentum", "server_lr": 0.7},
+    {"server": "adam", "server_lr": 0.01},
+]
+GROUPINGS = ["coterie", "edge", "random"]
+
+
 @pytest.mark.parametrize(
-    "optimizer",
+    ("optimizer", "grouping"),
     [
-        {"momentum": 0.5},
-        {"weight_decay": 0.01},
-        {"fedprox": 0.1},
-        {"scaffold": True},
-        {"server": "momentum", "server_lr": 0.7},
-        {"server": "adam", "server_lr": 0.01},
+        pytest.param(optimizer, grouping, marks=[] if i % 3 == j else [pytest.mark.long])
+        for i, optimizer in enumerate(OPTIMIZERS)
+        for j, grouping in enumerate(GROUPINGS)
     ],
     ids=str,
 )

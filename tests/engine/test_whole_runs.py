@@ -24,7 +24,7 @@ def run(model: str, engine: str, steps: int, threads: int = 1) -> list[State]:
     """Take steps on ten nodes of a tenth of the data, or less, in double precision."""
     config = make_config(
         {
-            "data": {"sample": 0.03 if model == "cnn" else 0.1},
+            "data": {"sample": 0.02 if model == "cnn" else 0.1},
             "partition": {"kind": "dirichlet", "alpha": 0.3, "num_nodes": 10, "num_edges": 2}
             | {"min_partition_size": 6},
             "model": {"name": model},
