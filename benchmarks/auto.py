@@ -29,7 +29,7 @@ from coterie.core.errors import CoterieError
 from coterie.data import Dataset
 from coterie.grouping import Grouping
 from coterie.simulate.loop import piloted, rounds
-from coterie.simulate.problem import Problem, averaging
+from coterie.simulate.problem import Problem
 from coterie.simulate.schedule import Schedule
 
 LINKS = (10.0, 100.0)  # MByte/s
@@ -121,6 +121,11 @@ def trained(problem: Problem) -> list[Mean]:
     ]
 
 
+def mean_s(problem: Problem, grouping: Grouping) -> float:
+    """Seconds of a mean of groups."""
+    return problem.fleet.averaging(grouping, problem.model_bytes).transfer.seconds
+
+
 def curve_of(problem: Problem, means: Sequence[Mean]) -> list[list[float]]:
     """Seconds, training loss and test accuracy at every global mean, by a problem's clock."""
     seconds, found = 0.0, []
@@ -128,13 +133,13 @@ def curve_of(problem: Problem, means: Sequence[Mean]) -> list[list[float]]:
     for before, s in pairwise([means[0], *means]):
         if s.event == "group" and s.grouping is not None:
             if id(s.grouping) not in group_s:
-                group_s[id(s.grouping)] = averaging(problem, s.grouping).transfer.seconds
+                group_s[id(s.grouping)] = mean_s(problem, s.grouping)
             seconds += group_s[id(s.grouping)]
         elif s.event == "global":
             seconds += problem.everyone.transfer.seconds
-        seconds += (s.t - before.t) * problem.step_s
+        seconds += (s.t - before.t) * problem.fleet.step_s
         if s.grouping is not None and before.grouping is None and problem.policy.searches:
-            each, g = replace(problem.network, combine=False), problem.everyone.grouping
+            each, g = replace(problem.fleet.network, combine=False), problem.everyone.grouping
             seconds += each.upload(g.z, g.servers, problem.view.charged_bytes).seconds
         if s.loss is not None and s.accuracy is not None:
             found.append([seconds, s.loss, s.accuracy])

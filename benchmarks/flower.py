@@ -200,7 +200,9 @@ def simulated(config: Config, args: argparse.Namespace) -> float | None:
 
     n = args.nodes
     star, _ = network_of(None, Roster({str(i): i for i in range(n)}))
-    problem = replace(prepare(config).problem, network=star, edge_of=star.edge_of)
+    problem = prepare(config).problem
+    fleet = replace(problem.fleet, network=star, edge_of=star.edge_of)
+    problem = replace(problem, fleet=fleet)
     *_, last = rounds(problem)
     return last.row.test_accuracy
 

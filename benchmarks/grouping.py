@@ -63,7 +63,7 @@ def evidence_of(dataset: Dataset, kind: str, model: str, seed: int, sd: float = 
         }
     )
     problem = prepare(config, dataset).problem
-    return replace(first_evidence(problem), label_counts=problem.view.label_counts)
+    return replace(first_evidence(problem), label_counts=problem.fleet.class_counts)
 
 
 def shown(e: Evidence, method: str) -> Evidence:

@@ -96,7 +96,7 @@ def compare(model: str, nodes: int, turns: int) -> None:
         f"vectorized, {ACTORS} threads": prepared("vectorized", model, nodes, ACTORS),
         on_ray: prepared("ray", model, nodes, actors=ACTORS),
     }
-    z = np.zeros(len(made["sequential"].problem.p), dtype=np.int64)
+    z = np.zeros(len(made["sequential"].problem.fleet.p), dtype=np.int64)
     ways = {name: epoch(one.problem.engine, z) for name, one in made.items()}
     ways[on_ray]()  # actors start
     found = least(turns, ways)
@@ -117,7 +117,7 @@ def overhead(turns: int) -> None:
     engine = one.problem.engine
     assert isinstance(engine, engine_on_ray.Sharded)
     for K in (1, 5):
-        z = np.arange(len(one.problem.p)) % K
+        z = np.arange(len(one.problem.fleet.p)) % K
         models: Models = engine.advance(engine.initial(), 0, 1, z)  # actors start
         beyond = []
         for t in range(1, turns + 1):
@@ -153,7 +153,7 @@ def cluster() -> None:
         rows = [state.row for state in rounds(one.problem)]
         print(
             f"\nfour Ray nodes on this machine, {len(engine.dealt)} actors, "
-            f"{len(one.problem.p)} nodes, 2NN: {len(rows)} rows, loss {rows[0].train_loss:.4f} to "
+            f"{one.problem.fleet.n} nodes, 2NN: {len(rows)} rows, loss {rows[0].train_loss:.4f} to "
             f"{rows[-1].train_loss:.4f}, {time.perf_counter() - start:.0f} s with starting it all"
         )
     finally:

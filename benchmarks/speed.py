@@ -40,7 +40,7 @@ def main() -> None:
     for name in MODELS:
         problem = prepare(make_config({"model": {"name": name}})).problem
         engine, start = problem.engine, problem.engine.initial()
-        everyone = np.zeros(len(problem.p), dtype=np.int64)
+        everyone = np.zeros(len(problem.fleet.p), dtype=np.int64)
         step = seconds(lambda e=engine, s=start, z=everyone: e.advance(s, 0, 1, z))  # type: ignore[misc]
         grads = seconds(lambda e=engine, s=start: e.gradients(s.w[0]))  # type: ignore[misc]
         score = seconds(lambda e=engine, s=start: e.evaluate(s.w[0], "test"))  # type: ignore[misc]

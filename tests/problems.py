@@ -13,6 +13,7 @@ from coterie.grouping import Evidence, Grouping, Planner, with_servers
 from coterie.models import make_model
 from coterie.models.size import n_bytes
 from coterie.network import Network
+from coterie.simulate.fleet import Fleet
 from coterie.simulate.loop import rounds
 from coterie.simulate.policies.given import Given
 from coterie.simulate.policies.searched import Searched
@@ -68,17 +69,16 @@ def make_problem(
     """Build a problem on a fat tree with two edges unless told otherwise."""
     sizes = np.array([len(y) for _, y in nodes])
     edges = np.arange(len(nodes)) * 2 // len(nodes) if edge_of is None else edge_of
+    network = Network(fat_tree(edges), edges)
+    counts = np.array([np.bincount(y, minlength=CLASSES) for _, y in nodes])
     return Problem(
+        fleet=Fleet(sizes / sizes.sum(), edges, network, counts, step_s=0.25),
         engine=engine or make_engine(nodes),
-        network=Network(fat_tree(edges), edges),
-        p=sizes / sizes.sum(),
-        edge_of=edges,
         planner=planner,
         schedule=Schedule(tau1, tau2),
         steps=steps,
         num_groups=num_groups,
         model_bytes=n_bytes(make_model("sr", SHAPE, CLASSES)),
-        step_s=0.25,
         epochs_per_step=1.0,
         seed=0,
         policy=Searched() if searched else Given(),

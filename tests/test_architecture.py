@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import re
 import subprocess
 import sys
 from functools import cache
@@ -125,3 +126,13 @@ def test_the_page_of_the_house_is_as_it_would_be_drawn() -> None:
         pytest.skip("not in a source checkout")
     done = subprocess.run([sys.executable, script, "--check"], capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()
+
+
+def test_the_way_from_a_command_to_algorithm_1_is_short() -> None:
+    script = SOURCE.parents[1] / "scripts" / "way_in.py"
+    if not script.exists():
+        pytest.skip("not in a source checkout")
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    counted = re.match(r"(\d+) modules, (\d+) changes of package", done.stdout)
+    assert counted, done.stderr
+    assert int(counted[2]) < 40, done.stdout

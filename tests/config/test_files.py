@@ -227,13 +227,15 @@ def test_configs_are_frozen() -> None:
 
 
 def test_cores_left_over_by_runs_side_by_side_train_inside_each() -> None:
-    from coterie.config.factories import divide, load_dataset, make_engine
+    from coterie.config.factories import divide, load_dataset, local_steps, make_engine
+    from coterie.engine.update import LocalRule
     from coterie.engine.vectorized import Vectorized
     from coterie.models import make_model
 
     for said, given, used in (("auto", 2, 2), (1, 2, 1), ("auto", 1, 1)):
         config = make_config({"train": {"threads": said}})
         divided = divide(config, load_dataset(config))
-        engine = make_engine(config, make_model("sr", (1, 28, 28), 10), divided, given)
+        model, steps = make_model("sr", (1, 28, 28), 10), local_steps(config)
+        engine = make_engine(config, model, divided, steps, LocalRule(), given)
         assert isinstance(engine, Vectorized)
         assert engine.workers == used

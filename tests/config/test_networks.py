@@ -67,7 +67,7 @@ def test_the_papers_mix_combines_for_searched_algorithms_only() -> None:
     for name, combines in (("fedavg", False), ("hierfavg", False), ("fedavg-ic", True)):
         algorithm = {"name": name, "num_groups": 2}
         config = small(network={"combine": "searched"}, algorithm=algorithm)
-        assert prepare(config).problem.network.combine is combines
+        assert prepare(config).problem.fleet.network.combine is combines
 
 
 def test_the_clock_heeds_its_settings() -> None:
@@ -89,8 +89,8 @@ def test_a_network_of_your_own_is_read_from_a_file(tmp_path: Path) -> None:
     path.write_text(LINKS + "bs0,bs1,50,1\n")
     config = small(network={"topology": "file", "file": str(path)})
     problem = prepare(config).problem
-    assert problem.network.topology.names[:2] == ("phone0", "phone1")
-    assert problem.network.topology.bytes_per_s[0] == 1e6
+    assert problem.fleet.network.topology.names[:2] == ("phone0", "phone1")
+    assert problem.fleet.network.topology.bytes_per_s[0] == 1e6
     assert last(config).row.seconds > 0.2
     with pytest.raises(TopologyError, match=r"10 devices and the partition 8 nodes; .*= 10"):
         prepare(
@@ -111,11 +111,13 @@ def test_every_node_can_have_its_own_link_and_speed(tmp_path: Path) -> None:
     )
     network = {"access_file": str(path)}
     problem = prepare(small(network=network, compute={"speeds": "file", "file": str(path)})).problem
-    top = problem.network.topology
+    top = problem.fleet.network.topology
     assert top.bytes_per_s[0:20:2].tolist() == [1e6 * (2 + i) for i in range(10)]
     assert (top.bytes_per_s[1:20:2] == 1e8).all()  # not given
     plain = prepare(small(compute={"gflops": 1.0})).problem
-    assert problem.step_s == pytest.approx(plain.step_s)  # the slowest node has 1 GFLOPS
+    assert problem.fleet.step_s == pytest.approx(
+        plain.fleet.step_s
+    )  # the slowest node has 1 GFLOPS
 
 
 def test_edges_that_cut_across_switches_are_noted(tmp_path: Path) -> None:
@@ -123,10 +125,10 @@ def test_edges_that_cut_across_switches_are_noted(tmp_path: Path) -> None:
     network = {"topology": "file", "file": str(net)}
     joined = "bs0,bs1,50,1\n"
     net.write_text(LINKS + joined)
-    assert prepare(small(network=network)).problem.network.note == ""
+    assert prepare(small(network=network)).problem.fleet.network.note == ""
     links = "".join(f"phone{i},bs{i % 2},5,20\n" for i in range(10))
     net.write_text(f"a,b,mbytes_per_s,latency_ms\n{links}{joined}")
-    note = prepare(small(network=network)).problem.network.note
+    note = prepare(small(network=network)).problem.fleet.network.note
     assert note.startswith("note: edge 0 of the partition is on bs0, bs1, which have other edges")
 
 
@@ -136,9 +138,9 @@ def test_speeds_are_found_by_the_names_of_the_network(tmp_path: Path) -> None:
     nodes.write_text("node,gflops\n" + "".join(f"phone{i},{10 - i}\n" for i in range(10)))
     network = {"topology": "file", "file": str(net)}
     made = prepare(small(network=network, compute={"speeds": "file", "file": str(nodes)}))
-    sizes = made.class_counts.sum(axis=1)
+    sizes = made.problem.fleet.class_counts.sum(axis=1)
     took = sizes * made.size.flops_per_example / (1e9 * (10 - np.arange(10)))
-    assert made.problem.step_s == pytest.approx(took.max())
+    assert made.problem.fleet.step_s == pytest.approx(took.max())
 
 
 def test_all_data_on_one_node_needs_no_network(tmp_path: Path) -> None:
@@ -169,7 +171,7 @@ def test_links_of_a_file_without_speeds_take_the_settings(tmp_path: Path) -> Non
     net = tmp_path / "net.csv"
     net.write_text("a,b\n" + "".join(f"n{i},s\n" for i in range(9)) + "n9,t\ns,t\n")
     network = {"topology": "file", "file": str(net), "access_mbytes_per_s": 2.0, "latency_s": 0.5}
-    top = prepare(small(network=network)).problem.network.topology
+    top = prepare(small(network=network)).problem.fleet.network.topology
     assert top.bytes_per_s.tolist() == [2e6] * 20 + [1e8] * 2
     assert top.latency_s.tolist() == [0.5] * 11
 
@@ -184,7 +186,7 @@ def test_speeds_are_drawn_around_their_mean() -> None:
     assert log.mean() == pytest.approx(5e9, rel=0.05)
     assert np.log(log).std() == pytest.approx(0.5, rel=0.05)
     steps = [
-        prepare(small(compute={"speeds": kind})).problem.step_s
+        prepare(small(compute={"speeds": kind})).problem.fleet.step_s
         for kind in ("constant", "uniform", "lognormal")
     ]
     assert steps[0] < min(steps[1:])  # the slowest node holds all up

@@ -68,7 +68,7 @@ def test_scaffold_keeps_the_mean_of_the_corrections() -> None:
     )
     states = list(simulate(config))
     memory = states[-1].models.memory
-    p = prepare(config).problem.p
+    p = prepare(config).problem.fleet.p
     mean = torch.from_numpy(p).float() @ memory["own.scaffold"]
     assert torch.allclose(memory["common.scaffold"], mean, atol=1e-6)
     assert memory["own.scaffold"].abs().max() > 0

@@ -27,11 +27,13 @@ from coterie.flower.certificates import write_node_keys
 from coterie.flower.deploy import Deployment, write
 from coterie.flower.local import environment, run_locally, start, started, stop
 from coterie.grouping import Evidence, Grouping
+from coterie.network import Network
 from coterie.preview.plan import plans
 from coterie.preview.planfile import Plan
 from coterie.preview.planfile.writing import contents, plan_of
 from coterie.simulate.loop import rounds
 from coterie.simulate.policies.given import Given
+from coterie.simulate.problem import Problem
 from fleets import LIGHT, Fleet, cut
 from ports import free_blocks
 from resuming import PATIENCE_S, alive, children, wait_for
@@ -64,6 +66,13 @@ def settings(folder: Path, config: Config) -> dict[str, Any]:
     return {"parts": str(folder), "lr": config.train.lr, "rounds": ROUNDS, "tau2": TAU2}
 
 
+def over(problem: Problem, network: Network) -> Problem:
+    """The nodes of a problem on another network."""
+    assert network.edge_of is not None
+    fleet = replace(problem.fleet, network=network, edge_of=network.edge_of)
+    return replace(problem, fleet=fleet)
+
+
 def simulated(config: Config, z: list[int] | None = None) -> float:
     """Accuracy at the end of a simulated run: over a star, or in groups that are given."""
     from coterie.flower.network import network_of
@@ -71,8 +80,8 @@ def simulated(config: Config, z: list[int] | None = None) -> float:
 
     problem = prepare(config).problem
     if z is None:
-        star, _ = network_of(None, Roster({str(i): i for i in range(len(problem.p))}))
-        problem = replace(problem, network=star, edge_of=star.edge_of)
+        star, _ = network_of(None, Roster({str(i): i for i in range(problem.fleet.n)}))
+        problem = over(problem, star)
     else:
         groups = np.array(z)
 
@@ -80,10 +89,8 @@ def simulated(config: Config, z: list[int] | None = None) -> float:
             servers = np.array([groups.tolist().index(k) for k in range(groups.max() + 1)])
             return Grouping(groups, servers)
 
-        star, _ = network_of(None, Roster({str(i): i for i in range(len(problem.p))}))
-        problem = replace(
-            problem, planner=planner, policy=Given(), network=star, edge_of=star.edge_of
-        )
+        star, _ = network_of(None, Roster({str(i): i for i in range(problem.fleet.n)}))
+        problem = replace(over(problem, star), planner=planner, policy=Given())
     *_, last = rounds(problem)
     assert last.row.test_accuracy is not None
     return last.row.test_accuracy

@@ -42,7 +42,7 @@ def terms_of(config: Config, **changes: Any) -> Terms:
     c = config.algorithm
     _, tau1, tau2 = c.usual
     shown: Shown = "sketch" if c.evidence == "sketch" else "labels"
-    network = prepared(config).problem.network
+    network = prepared(config).problem.fleet.network
     planning = Planning(3, tau2, shown, Search(c.grouping), network, sketch_size=c.sketch_size)
     terms = Terms(Schedule(tau1, tau2), config.train.steps, planning, timeout_s=1.0)
     return replace(terms, **changes)
@@ -387,7 +387,7 @@ def test_a_node_that_shows_rubbish_is_named_and_the_others_are_planned(
     assert (dropped["node"], dropped["fault"]) == ("2", "rejected")
     assert f"{key} must be a list of {16 if evidence == 'sketch' else 10}" in dropped["reason"]
     assert states[-1].t == 12
-    network = prepared(config).problem.network  # as an object, in the order of all nodes
+    network = prepared(config).problem.fleet.network  # as an object, in the order of all nodes
     again = run(crew, terms_of(config, planning=replace(planning, network=network)))
     assert again[0].groups is not None
     assert sorted(name for names in again[0].groups for name in names) == ["0", "1", "3", "4", "5"]

@@ -116,11 +116,11 @@ def test_the_same_nodes_in_an_experiment_are_planned_alike(tmp_path: Path) -> No
         "algorithm": {"evidence": "labels", "num_groups": 3, "shakes": 0},
     }
     there = plans(expand(raw))
-    counts, edge_of = there.prepared.class_counts, there.prepared.problem.edge_of
+    counts, edge_of = there.fleet.class_counts, there.fleet.edge_of
     head = ["node", "edge", *(f"class {k}" for k in range(counts.shape[1]))]
     rows = [[names[i], edge_of[i], *counts[i]] for i in range(8)]
     nodes = write_rows(tmp_path / "nodes.csv", [head, *rows])
-    here = plans_by_labels(nodes, net, there.prepared.size.n_bytes, QUICK)
+    here = plans_by_labels(nodes, net, there.model_bytes, QUICK)
     assert here.left_out == there.left_out == ()
     assert here.global_s == there.global_s
     assert [p.name for p in here.points] == [p.name for p in there.points]
@@ -169,13 +169,13 @@ def test_the_order_of_the_network_changes_nothing(
 def test_counts_and_speeds_stay_with_their_names(tmp_path: Path) -> None:
     nodes, net = write_nodes(tmp_path / "nodes.csv"), write_matrix(tmp_path / "net.csv")
     view = view_of(nodes, net)
-    names, counts = view.prepared.node_names, view.prepared.class_counts
+    names, counts = view.fleet.names, view.fleet.class_counts
     assert names[-2:] == ('the "old" one', "ärmel")
     in_order = sorted(range(3), key=lambda k: CLASSES[k])
     assert {name: row.tolist() for name, row in zip(names, counts, strict=True)} == {
         name: [SKEWED[name][k] for k in in_order] for name in NAMES
     }
-    topology, read = view.prepared.problem.network.topology, read_matrix(net, None, Speed())
+    topology, read = view.fleet.network.topology, read_matrix(net, None, Speed())
     assert topology.names != read.names
     for one, other in ((topology, read), (read, topology)):
         at = {one.link_name(u): float(one.bytes_per_s[u]) for u in range(len(one.bytes_per_s))}
@@ -188,10 +188,10 @@ def test_edges_are_as_told_or_the_switches(tmp_path: Path) -> None:
     matrix, links = write_matrix(tmp_path / "matrix.csv"), write_links(tmp_path / "links.csv")
     told, bare = write_nodes(tmp_path / "told.csv", edges=edges), write_nodes(tmp_path / "bare.csv")
     view = view_of(told, matrix, "edge")
-    assert view.prepared.edge_names == ("9", "10")
+    assert view.fleet.edge_names == ("9", "10")
     assert next(p for p in view.points if p.name == "edge").sizes == [14, 4]
     view = view_of(bare, links, "edge")
-    assert view.prepared.edge_names == ("switch 0", "switch 1", "switch 2")
+    assert view.fleet.edge_names == ("switch 0", "switch 1", "switch 2")
     assert next(p for p in view.points if p.name == "edge").sizes == [6, 6, 6]
     view = view_of(bare, matrix, "edge", "random")
     assert view.left_out == (
@@ -257,8 +257,8 @@ def test_a_matrix_of_nodes_called_a_and_b_is_planned(tmp_path: Path) -> None:
         tmp_path / "net.csv",
         sets=["algorithm.num_groups=1", "algorithm.shakes=0"],
     )
-    assert view.prepared.node_names == ("a", "b")
-    assert view.prepared.class_counts.tolist() == [[9, 1], [0, 5]]
+    assert view.fleet.names == ("a", "b")
+    assert view.fleet.class_counts.tolist() == [[9, 1], [0, 5]]
 
 
 def test_the_command_prints_draws_saves_and_exports(

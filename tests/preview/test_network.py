@@ -67,15 +67,15 @@ def run(folder: Path, *words: str, name: str = "hierfavg") -> Result:
 def test_the_figures_are_those_of_a_run(network: dict[str, object]) -> None:
     (member,) = view_of(network).members
     problem = prepare(make_config({**SMALL, "network": network})).problem
-    assert member.step_s == problem.step_s
+    assert member.step_s == problem.fleet.step_s
     for mean in (member.group, member.everyone):
         assert mean is not None
         z, servers = mean.grouping.z, mean.grouping.servers
-        run_takes = problem.network.aggregation(z, servers, problem.model_bytes)
+        run_takes = problem.fleet.network.aggregation(z, servers, problem.model_bytes)
         up, down = mean.transfers
         assert (up + down).seconds == pytest.approx(run_takes.seconds, rel=1e-12)
         assert (up + down).bytes_by_tier == run_takes.bytes_by_tier
-        assert up.seconds == problem.network.upload(z, servers, problem.model_bytes).seconds
+        assert up.seconds == problem.fleet.network.upload(z, servers, problem.model_bytes).seconds
         assert mean.load.sum() == sum(run_takes.bytes_by_tier.values())
 
 

@@ -98,8 +98,8 @@ def test_prices_are_those_of_the_gradients_and_the_network(view: PlanView) -> No
     assert evidence.gram is not None
     for p in view.points:
         z, servers = p.grouping.z, p.grouping.servers
-        assert p.Delta == pytest.approx(divergence(evidence.gram, problem.p, z).Delta)
-        took = problem.network.aggregation(z, servers, problem.model_bytes)
+        assert p.Delta == pytest.approx(divergence(evidence.gram, problem.fleet.p, z).Delta)
+        took = problem.fleet.network.aggregation(z, servers, problem.model_bytes)
         assert p.group_s == took.seconds
         assert view.cycle_s(p) == pytest.approx(4 * p.group_s + view.global_s)
     assert view.global_s == problem.everyone.transfer.seconds

@@ -51,7 +51,7 @@ def test_the_chosen_groups_are_exported_with_schedule_and_times(tmp_path: Path) 
     assert [node.group for node in plan.nodes] == view.chosen.grouping.z.tolist()
     assert plan.servers == tuple(str(s) for s in view.chosen.grouping.servers)
     assert (plan.tau1, plan.tau2, plan.steps) == (2, 3, 100)
-    assert sum(node.examples for node in plan.nodes) == view.prepared.class_counts.sum()
+    assert sum(node.examples for node in plan.nodes) == view.fleet.class_counts.sum()
     times = plan.predicted
     assert times.group_s == view.chosen.group_s
     assert times.global_s == view.global_s

@@ -222,7 +222,9 @@ def test_a_checkpoint_of_other_data_is_refused(
     tmp_path: Path, prepared: Prepared, states: list[State], belongs: Origin
 ) -> None:
     written(tmp_path, states[2], belongs)
-    other = replace(prepared, class_counts=prepared.class_counts + 1)
+    problem, fleet = prepared.problem, prepared.problem.fleet
+    more = replace(fleet, class_counts=fleet.class_counts + 1)
+    other = replace(prepared, problem=replace(problem, fleet=more))
     said = refused(tmp_path, origin(CONFIG, other))
     assert "the data, its partition or the model is not what the run was begun with" in said
 

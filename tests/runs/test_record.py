@@ -226,18 +226,19 @@ def test_a_run_that_fails_at_once_leaves_no_folder(
     assert not (tmp_path / "run").exists()
 
 
-def test_a_clock_that_would_never_end_is_refused() -> None:
+def test_a_clock_that_would_never_end_is_refused(tmp_path: Path) -> None:
     for part in (
         {"network": NetworkConfig(link_mbytes_per_s=1e-320)},
         {"compute": ComputeConfig(gflops=1e-320)},
     ):
         with pytest.raises(ConfigError, match="simulated times are not finite"):
-            prepare(replace(small(), **part))
+            execute(replace(small(), **part), tmp_path / "run")
+        assert not (tmp_path / "run").exists()
 
 
 def test_reference_operations_make_the_clock_of_the_papers_simulator() -> None:
     true, reference = (
-        prepare(replace(small(), compute=ComputeConfig(flops=flops))).problem.step_s
+        prepare(replace(small(), compute=ComputeConfig(flops=flops))).problem.fleet.step_s
         for flops in ("analytic", "reference")
     )
     assert true / reference == pytest.approx(47_040 / 7)
@@ -274,7 +275,7 @@ def test_centralized_is_fedavg_with_a_mean_after_every_full_batch_step() -> None
 
 def test_centralized_needs_no_network_and_fedavg_no_groups(tmp_path: Path) -> None:
     pooled = prepare(small("centralized")).problem
-    assert len(pooled.p) == 1
+    assert pooled.fleet.n == 1
     execute(small("centralized"), tmp_path / "run")
     summary = read_run(tmp_path / "run").summary
     assert summary["global_s"] == 0

@@ -51,7 +51,8 @@ def test_the_global_mean_is_timed_once() -> None:
         timed.append(len(flows))
         return flow_seconds(topology, flows)
 
-    problem = replace(problem, network=replace(problem.network, clock=clock))
+    network = replace(problem.fleet.network, clock=clock)
+    problem = replace(problem, fleet=replace(problem.fleet, network=network))
     list(rounds(problem))
     assert problem.everyone.transfer.seconds > 0
     assert len(timed) == 4  # up and down: the global mean, and the one group of the planner
@@ -173,7 +174,7 @@ def test_the_clock_adds_compute_and_transfers() -> None:
     problem = make_problem(NODES, TWO_GROUPS, tau1=2, tau2=2, steps=4)
     states = list(rounds(problem))
     assert [s.t for s in states] == [0, 2, 4]
-    group = problem.network.aggregation(
+    group = problem.fleet.network.aggregation(
         states[0].groups.grouping.z,  # type: ignore[union-attr]
         states[0].groups.grouping.servers,  # type: ignore[union-attr]
         problem.model_bytes,

@@ -95,17 +95,17 @@ def shown(e: Evidence) -> set[str]:
 
 
 def test_a_planner_sees_a_sketch_or_labels_and_nothing_else_of_the_data() -> None:
-    counts = np.arange(36).reshape(12, 3)
-    (_, whole), *_ = asked(searching(view=View(label_counts=counts)))
+    (_, whole), *_ = asked(searching(view=View()))
     assert shown(whole) == {"gram", "last_layer"}
-    (_, few), *_ = asked(searching(view=View(sketch=Sketch(20, 0), label_counts=counts)))
+    (_, few), *_ = asked(searching(view=View(sketch=Sketch(20, 0))))
     assert few.sketch is not None
     assert few.sketch.shape == (12, 20)
     assert shown(few) == {"sketch"}
-    (_, labels), *_ = asked(searching(view=View("labels", label_counts=counts)))
-    assert labels.label_counts is counts
+    by_labels = searching(view=View("labels"))
+    (_, labels), *_ = asked(by_labels)
+    assert labels.label_counts is by_labels.fleet.class_counts
     assert shown(labels) == {"label_counts"}
-    (_, nothing), *_ = asked(searching(view=View("nothing", label_counts=counts)))
+    (_, nothing), *_ = asked(searching(view=View("nothing")))
     assert shown(nothing) == set()
 
 
@@ -169,7 +169,7 @@ def test_labels_and_sketches_give_nearly_as_good_groups_as_gradients() -> None:
         assert last.groups is not None
         gram = problem.engine.gradients(last.models.w[0]).gram
         assert gram is not None
-        Delta[evidence] = divergence(gram, problem.p, last.groups.grouping.z).Delta
+        Delta[evidence] = divergence(gram, problem.fleet.p, last.groups.grouping.z).Delta
     by_chance = prepare(
         make_config({"algorithm": {"grouping": "random"}, "train": {"steps": 1}})
     ).problem

@@ -49,7 +49,7 @@ def _table(found: "Explained") -> "Table":
     outlook = found.choice.outlook
     rows = [_row(found, forecast, name) for forecast, name in found.runners_up()]
     title = (
-        f"{title_of(found.config)}: {len(found.prepared.problem.p):,} nodes, "
+        f"{title_of(found.config)}: {found.prepared.problem.fleet.n:,} nodes, "
         f"{found.prepared.problem.steps} steps, to {outlook.tuning.target}"
     )
     foot = "target at: simulated seconds from the start, the pilot included; -: not in these steps"

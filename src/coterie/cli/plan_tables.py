@@ -72,7 +72,7 @@ def _groups(view: "PlanView") -> "Table":
     from coterie.render.page.network import Table
 
     groups = view.groups
-    of = view.prepared.class_counts.shape[1]
+    of = view.fleet.class_counts.shape[1]
     rows = [
         (
             str(k),
@@ -123,7 +123,7 @@ def _edges(view: "PlanView", counts: "Ints") -> str:
     """
     if counts.min() == counts.max() and len(counts) > 1:
         return f"{counts[0]} of each"
-    names = view.prepared.edge_names
+    names = view.fleet.edge_names
     words = []
     for count in sorted({int(count) for count in counts if count}, reverse=True):
         at = [int(edge) for edge in (counts == count).nonzero()[0]]

@@ -130,10 +130,11 @@ def run_all(folder: Path, todo: "list[Job]", pace: Pace, again: str = "") -> Non
         )
     todo = [_at_address(job, pace.ray_address) for job in todo]
     configs = [job.config for job in todo]
+    loaded = None
     with loading(folder.name) as show:  # decoded once, before several workers ask for it
         for config in {config.data: config for config in configs}.values():
             if ":" not in config.data.name:  # a user's function has nothing decoded to keep
-                load_dataset(config, show)
+                loaded = config.data, load_dataset(config, show)
     stop = Stop()
     way = f"go on with: {again or resume_command(folder)}"
     try:
@@ -153,6 +154,7 @@ def run_all(folder: Path, todo: "list[Job]", pace: Pace, again: str = "") -> Non
                     stop=stop,
                     say=say,
                     on_ray=pace.on_ray,
+                    loaded=loaded,
                 )
     except RunsFailed as failure:
         if all(isinstance(why, OwnCodeError) for why in failure.failed.values()):

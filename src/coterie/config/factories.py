@@ -22,10 +22,12 @@ from coterie.grouping.evidence import whole_capacity
 from coterie.grouping.planner import Effort
 from coterie.network import Network, make_clock
 from coterie.partition import Examples, Partition, Rule, Spread, make_partition
+from coterie.partition.measure import class_counts
 from coterie.simulate.algorithms import Algorithm, Needs, Search
 from coterie.simulate.clock import draw_speeds
+from coterie.simulate.fleet import Fleet
 from coterie.simulate.forecast import GROUPS, PILOT, TAU1, TAU2, Tuning
-from coterie.simulate.participation import Attendance
+from coterie.simulate.participation import Participation
 from coterie.simulate.policies import Policy
 from coterie.simulate.policies.given import Given
 from coterie.simulate.policies.pilot import Pilot
@@ -47,6 +49,7 @@ class Divided:
     dataset: Dataset
     split: Split
     partition: Partition
+    class_counts: Ints  # [n, classes], of training examples
 
     @property
     def train_y(self) -> Ints:
@@ -62,22 +65,20 @@ def load_dataset(config: Config, progress: Progress = lambda what, done, of: Non
 
 def divide(config: Config, dataset: Dataset, *, pooled: bool = False) -> Divided:
     """Take the sample, split it 3:1:1, and deal the training part to nodes, or pool it on one."""
-    total = len(dataset.y)
-    chosen = datasets.sample(dataset, config.data.sample, generator(config.seed, Stream.SAMPLE))
+    total, wanted = len(dataset.y), (Stream.SAMPLE, Stream.SPLIT, Stream.PARTITION)
+    samples, splits, deals = (generator(config.seed, stream) for stream in wanted)
+    chosen = datasets.sample(dataset, config.data.sample, samples)
     if len(chosen) < total:
         dataset = dataset.take(chosen)
-    split = datasets.split(dataset.y, generator(config.seed, Stream.SPLIT))
+    split = datasets.split(dataset.y, splits)
     y = dataset.y[split.train]
     if pooled:
-        whole = Partition((np.arange(len(y)),), np.zeros(1, dtype=np.int64))
-        return Divided(dataset, split, whole)
-    users = None if dataset.users is None else dataset.users[split.train]
-    examples = Examples(y, users, dataset.user_names, chosen[split.train], total)
-    return Divided(
-        dataset,
-        split,
-        make_partition(_rule(config), examples, generator(config.seed, Stream.PARTITION)),
-    )
+        part = Partition((np.arange(len(y)),), np.zeros(1, dtype=np.int64))
+    else:
+        users = None if dataset.users is None else dataset.users[split.train]
+        examples = Examples(y, users, dataset.user_names, chosen[split.train], total)
+        part = make_partition(_rule(config), examples, deals)
+    return Divided(dataset, split, part, class_counts(part, y, dataset.n_classes))
 
 
 def _rule(config: Config) -> Rule:
@@ -96,11 +97,45 @@ def _rule(config: Config) -> Rule:
     )
 
 
-def make_network(config: Config, part: Partition, algorithm: Algorithm) -> Network:
-    """Build the network of a config for the nodes of a partition; a pooled node needs none."""
+def make_fleet(
+    config: Config,
+    algorithm: Algorithm,
+    class_counts: Ints,
+    edge_of: Ints,
+    names: tuple[str, ...] = (),
+    edge_names: tuple[str, ...] = (),
+    operations: Floats | Ints | None = None,
+) -> Fleet:
+    """Return the nodes of a config with their network, and how long each takes for a local step.
+
+    That has so many operations [n]; where they are not known, it takes no time.
+    """
+    network, sizes = make_network(config, edge_of, names, algorithm), class_counts.sum(axis=1)
+    n, known = len(sizes), network.topology.names[: len(sizes)]
+    each_s = np.zeros(n)
+    if operations is not None:
+        with np.errstate(over="ignore"):  # a node too slow takes forever: inf
+            each_s = operations / node_speeds(config, n, algorithm, known or names)
+    return Fleet(
+        p=sizes / sizes.sum(),
+        edge_of=edge_of,
+        network=network,
+        class_counts=class_counts,
+        names=names or known,
+        edge_names=edge_names,
+        step_s=float(each_s.max()),
+        node_step_s=each_s,
+        plans_with=quick_network(config, network),
+    )
+
+
+def make_network(
+    config: Config, edge_of: Ints, names: tuple[str, ...], algorithm: Algorithm
+) -> Network:
+    """Build the network of a config for nodes under their edges; a pooled node needs none."""
     c = config.network
     if algorithm.pooled:
-        return Network(fat_tree(part.edge_of))
+        return Network(fat_tree(edge_of))
     inner = Speed(c.link_mbytes_per_s * 1e6, c.latency_s)
     access = Speed(
         inner.bytes_per_s if c.access_mbytes_per_s == "auto" else c.access_mbytes_per_s * 1e6,
@@ -110,8 +145,8 @@ def make_network(config: Config, part: Partition, algorithm: Algorithm) -> Netwo
     files = c.file, c.latency_file, c.access_file
     shape = Shape(c.topology, access, inner, c.degree, k, c.alpha, c.beta, *files)
     return Network(
-        make_topology(shape, part.edge_of, part.names, generator(config.seed, Stream.TOPOLOGY)),
-        part.edge_of,
+        make_topology(shape, edge_of, names, generator(config.seed, Stream.TOPOLOGY)),
+        edge_of,
         c.routing,
         config.seed,
         make_clock(c.clock, c.tcp, c.time_limit_s),
@@ -128,17 +163,15 @@ def quick_network(config: Config, network: Network) -> Network | None:
     return replace(network, clock=make_clock("flow", c.tcp, c.time_limit_s))
 
 
-def node_speeds(
-    config: Config, part: Partition, algorithm: Algorithm, names: tuple[str, ...]
-) -> Floats:
+def node_speeds(config: Config, n: int, algorithm: Algorithm, names: tuple[str, ...]) -> Floats:
     """Return the operations per second of every node [n]; a pooled node has the mean speed."""
-    c, n = config.compute, len(part.indices)
+    c = config.compute
     if algorithm.pooled:
         return np.full(1, c.gflops * 1e9)
     if c.speeds == "file":
         from coterie.topology.matrix import read_column
 
-        return read_column(Path(c.file), names[:n] or part.names, n, "gflops") * 1e9
+        return read_column(Path(c.file), names, n, "gflops") * 1e9
     return draw_speeds(c.speeds, n, c.gflops * 1e9, c.spread, generator(config.seed, Stream.SPEED))
 
 
@@ -150,12 +183,9 @@ def make_search(config: Config) -> Search:
     return Search(c.grouping, c.alpha_iid, c.alpha_comm, effort)
 
 
-def make_tuning(config: Config, n_nodes: int) -> Tuning | None:
+def make_tuning(config: Config, steps: LocalSteps, n_nodes: int) -> Tuning:
     """Return what a config leaves open to the run itself, and what that is to reach."""
     c = config.algorithm
-    if not c.open:
-        return None
-    steps = local_steps(config)
     rates = np.array([steps.lr_at(t) for t in range(1, config.train.steps + 1)])
     if len(rates) <= sum(PILOT):
         raise ConfigError(
@@ -173,30 +203,28 @@ def make_tuning(config: Config, n_nodes: int) -> Tuning | None:
     )
 
 
-def make_policy(config: Config, algorithm: Algorithm, n_nodes: int) -> Policy:
+def make_policy(
+    config: Config, algorithm: Algorithm, search: Search, steps: LocalSteps, n_nodes: int
+) -> Policy:
     """Return when a config's groups and schedule are decided."""
-    tuning, c = make_tuning(config, n_nodes), config.algorithm
-    if tuning is not None:
-        others = tuple(algorithm.planner(search) for search in other_searches(config))
-        return Pilot(tuning, others)
+    c = config.algorithm
+    if c.open:
+        others = other_searches(search) if c.name == "fedavg-ic" else ()
+        planners = tuple(algorithm.planner(other) for other in others)
+        return Pilot(make_tuning(config, steps, n_nodes), planners)
     regroup = Regroup(c.regroup_every, c.regroup_drift)
     return Searched(regroup) if algorithm.searched else Given()
 
 
-def other_searches(config: Config) -> tuple[Search, ...]:
-    """Return searches to try besides a config's own where it is open which groups are best."""
-    own = make_search(config)
-    if not config.algorithm.open or config.algorithm.name != "fedavg-ic":
-        return ()
+def other_searches(search: Search) -> tuple[Search, ...]:
+    """Return searches to try besides one's own where it is open which groups are best."""
     pairs = ((1.0, 0.0), (1.0, 10.0))
-    return tuple(replace(own, alpha_iid=iid, alpha_comm=comm) for iid, comm in pairs)
+    return tuple(replace(search, alpha_iid=iid, alpha_comm=comm) for iid, comm in pairs)
 
 
-def make_view(
-    config: Config, needs: Needs, label_counts: Ints, d: int, names: tuple[str, ...] = ()
-) -> View:
+def make_view(config: Config, needs: Needs, fleet: Fleet, d: int) -> View:
     """Return what a config shows its planner, and what nodes upload for that, in 32-bit numbers."""
-    c, (n, classes) = config.algorithm, label_counts.shape
+    c, names, (n, classes) = config.algorithm, fleet.names, fleet.class_counts.shape
     sketch = privacy = capacity = None
     if needs == "gradients" and c.evidence == "labels":
         needs = "labels"
@@ -221,19 +249,21 @@ def make_view(
     )
     shown = {"nothing": 0, "labels": classes, "gradients": sketch.size if sketch else d}[needs]
     charged = 4 * shown * c.charge_grouping
-    return View(needs, sketch, privacy, label_counts, charged, limits)
+    return View(needs, sketch, privacy, charged, limits)
 
 
 def make_engine(
     config: Config,
     model: "nn.Module",
     divided: Divided,
+    steps: LocalSteps,
+    rule: "LocalRule",
     threads: int = 1,
     say: Callable[[str], None] = lambda line: None,
 ) -> Engine:
     """Return the engine of a config, with the examples of every node in one array.
 
-    `say` is told of actors that die.
+    Nodes take `steps` by a rule, and `say` is told of actors that die.
     """
     from coterie.engine.module import Nodes
     from coterie.engine.sequential import Sequential
@@ -247,7 +277,6 @@ def make_engine(
         "test": (dataset.x[split.test], dataset.y[split.test]),
     }
     c = config.train
-    steps, rule = local_steps(config), make_rule(config)
     cores = threads if c.threads == "auto" else c.threads
     if c.engine == "sequential":
         return Sequential(model, nodes, held_out, steps, c.device, rule)
@@ -280,30 +309,23 @@ def make_actors(config: Config, cores: int, say: Callable[[str], None]) -> "tupl
     return Actors(cluster, size, say), number
 
 
-def make_rule(config: Config) -> "LocalRule":
-    """Return what a config's nodes do with a gradient."""
+def make_update(config: Config, d: int) -> "Update":
+    """Return what a config adds to SGD and a mean, of d trained numbers."""
     from coterie.engine.scaffold import Scaffold
-    from coterie.engine.update import LocalRule
+    from coterie.engine.server import Server
+    from coterie.engine.update import LocalRule, Update
 
     o = config.optimizer
     correction = Scaffold() if o.scaffold else None
-    return LocalRule(o.momentum, o.weight_decay, o.fedprox, correction)
-
-
-def make_update(config: Config, d: int) -> "Update":
-    """Return what a config adds to SGD and a mean, of d trained numbers."""
-    from coterie.engine.server import Server
-    from coterie.engine.update import Update
-
-    o = config.optimizer
+    rule = LocalRule(o.momentum, o.weight_decay, o.fedprox, correction)
     server = Server(o.server, d, o.server_lr, o.server_momentum, o.server_beta2, o.server_epsilon)
-    return Update(make_rule(config), server)
+    return Update(rule, server)
 
 
-def make_attendance(config: Config) -> Attendance:
+def make_participation(config: Config) -> Participation:
     """Return who takes part in a round."""
     c = config.participation
-    return Attendance(c.fraction, c.sampled, c.dropout, c.deadline_s, c.jitter)
+    return Participation(c.fraction, c.sampled, c.dropout, c.deadline_s, c.jitter)
 
 
 def local_steps(config: Config) -> LocalSteps:

@@ -15,7 +15,6 @@ from torch.nn.functional import cross_entropy
 from coterie.core.arrays import Floats, Ints
 from coterie.core.errors import TrainingError
 from coterie.engine.contract import Score
-from coterie.models.size import state_tensors
 
 CHUNK_VALUES = 2048 * 784  # input values in one forward pass where gradients or scores are summed
 CACHED_VALUES = 128 * 784  # the same for convolutions, whose many channels should stay in cache
@@ -240,6 +239,14 @@ def seed_dropout(seed: int, device: torch.device) -> None:
         torch.default_generator.manual_seed(seed % 2**63)
     else:
         torch.manual_seed(seed % 2**63)
+
+
+def state_tensors(model: nn.Module) -> list[Tensor]:
+    """Everything that is averaged: trained parameters first, then floating-point buffers."""
+    trained = [w for w in model.parameters() if w.requires_grad]
+    rest = [w for w in model.parameters() if not w.requires_grad]
+    buffers = [b for b in model.buffers() if b.is_floating_point()]
+    return [*trained, *rest, *buffers]
 
 
 def _flatten(model: nn.Module) -> tuple[Tensor, list[nn.Parameter]]:

@@ -7,22 +7,15 @@ from torch.nn.functional import cross_entropy
 from coterie.models.norm import LocalNorm
 
 
-def state_tensors(model: nn.Module) -> list[torch.Tensor]:
-    """Everything that is averaged: trained parameters first, then floating-point buffers."""
-    trained = [w for w in model.parameters() if w.requires_grad]
-    rest = [w for w in model.parameters() if not w.requires_grad]
-    buffers = [b for b in model.buffers() if b.is_floating_point()]
-    return [*trained, *rest, *buffers]
-
-
 def n_parameters(model: nn.Module) -> int:
     """Count the trained parameters."""
     return sum(w.numel() for w in model.parameters() if w.requires_grad)
 
 
 def n_bytes(model: nn.Module) -> int:
-    """Count the bytes of one model on the network, 4 for each number."""
-    return 4 * sum(w.numel() for w in state_tensors(model))
+    """Count the bytes of one model on the network: 4 for each parameter and floating buffer."""
+    buffers = (b for b in model.buffers() if b.is_floating_point())
+    return 4 * sum(w.numel() for w in (*model.parameters(), *buffers))
 
 
 # Layers without a product of matrices, which is all that torch's counter counts.

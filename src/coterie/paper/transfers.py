@@ -221,7 +221,7 @@ def _count(told: str, some: Runs, base: Runs) -> list[list[str]]:
 def mean_hops(run: RecordedRun) -> float:
     """Mean distance of a node to the server of its group."""
     z, servers = (np.array(run.grouping[key], dtype=np.int64) for key in ("z", "servers"))
-    topology = problem_of(run).network.topology
+    topology = problem_of(run).fleet.network.topology
     hops = topology.between(servers, np.arange(len(z)))
     return float(hops[z, np.arange(len(z))].mean())
 

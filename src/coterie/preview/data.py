@@ -12,7 +12,7 @@ from coterie.core.arrays import Floats, Ints
 from coterie.core.types import Progress
 from coterie.data import Dataset
 from coterie.grouping import Grouping
-from coterie.partition.measure import class_counts, emd, pooled
+from coterie.partition.measure import emd, pooled
 from coterie.simulate.algorithms import ALGORITHMS
 from coterie.simulate.loop import rounds
 from coterie.simulate.problem import Problem
@@ -120,7 +120,7 @@ def _survey(members: list[Config], dataset: Dataset, *, groups: bool, progress: 
     config = members[0]
     divided = divide(config, dataset)
     part, split = divided.partition, divided.split
-    counts = class_counts(part, divided.train_y, dataset.n_classes)
+    counts = divided.class_counts
     ones = np.ones(len(counts), dtype=np.int64)
     parts = [Parts("nodes", ones, counts), _pooled("edges", counts, part.edge_of)]
     for other in _one_each(members) if groups else ():

@@ -13,22 +13,17 @@ from typing import Any, Literal
 
 import numpy as np
 
-from coterie.config.factories import make_network, make_search, make_view, quick_network
+from coterie.config.factories import make_fleet, make_view, quick_network
 from coterie.config.files import expand, parse_override
-from coterie.config.prepare import ModelSize, Prepared
+from coterie.config.prepare import parts_of
 from coterie.config.settings import AlgorithmConfig, Config
 from coterie.core.arrays import Ints
 from coterie.core.errors import ConfigError, PartitionError, TopologyError
 from coterie.core.types import Progress
-from coterie.grouping.baselines import single
+from coterie.grouping import Evidence
 from coterie.grouping.limits import check_limits
-from coterie.partition import Partition
 from coterie.preview.plan import PlanView, Question, answer, question
-from coterie.runs.retime import Replay
-from coterie.simulate.algorithms import find_algorithm
-from coterie.simulate.planning import evidence_for
-from coterie.simulate.policies.searched import Searched
-from coterie.simulate.problem import Problem
+from coterie.simulate.fleet import Fleet
 from coterie.topology import Speed, Topology
 from coterie.topology.by_name import by_name, in_order
 from coterie.topology.file import ATTRIBUTES, read_topology
@@ -101,11 +96,10 @@ def plans_by_labels(
         asked = tuple(ask for ask in q.asked if ask.method != "edge")
         why = f"edge: {nodes} has no column edge, and every node is on a switch of its own"
         q, left_out = replace(q, asked=asked), (why,) * (len(q.asked) - len(asked))
-    prepared = _prepared(q, told, edges, model_bytes)
-    q.check(prepared)
+    fleet, evidence = _shown(q, told, edges, model_bytes)
+    q.check(evidence.limits)
     title = f"{nodes.name} on {network.name}, seed {q.config.seed}, local steps not timed (0 s)"
-    shown = evidence_for(prepared.problem, None, 0)
-    view = answer(q, title, prepared, shown, budget_s, progress)
+    view = answer(q, title, fleet, evidence, budget_s, progress)
     return replace(view, answer=None, left_out=left_out + view.left_out)  # there is no run
 
 
@@ -262,34 +256,18 @@ def _config(own: dict[str, Any], overrides: Sequence[str]) -> Config:
     return config
 
 
-def _prepared(q: Question, told: Histograms, edges: Edges, model_bytes: int) -> Prepared:
-    """Put a problem together that cannot be trained: of its examples, only their number is real."""
-    config, some = q.seen, np.zeros(1, dtype=np.int64)
-    size = ModelSize(model_bytes // 4, model_bytes, 0)
-    indices = tuple(np.broadcast_to(some, int(examples)) for examples in told.counts.sum(axis=1))
-    part = Partition(indices, edges.of, told.names, edges.names)
-    algorithm, K = find_algorithm(config.algorithm.name), config.algorithm.usual[0]
-    network = make_network(config, part, algorithm)
-    network = replace(network, topology=by_name(network.topology))
-    needs = algorithm.needs(make_search(config))
-    problem = Problem(
-        engine=Replay(len(indices)),
-        network=network,
-        p=part.p,
-        edge_of=edges.of,
-        planner=single,
-        schedule=algorithm.schedule(*config.algorithm.usual[1:]),
-        steps=config.train.steps,
-        num_groups=K,
-        model_bytes=model_bytes,
-        step_s=0.0,
-        epochs_per_step=1.0,
-        seed=config.seed,
-        policy=Searched(),
-        plans_with=quick_network(config, network),
-        view=make_view(config, needs, told.counts, size.n_parameters, told.names),
-    )
-    check_limits(problem.view.limits, network.topology, K)
-    if not math.isfinite(problem.everyone.transfer.seconds):
+def _shown(q: Question, told: Histograms, edges: Edges, model_bytes: int) -> tuple[Fleet, Evidence]:
+    """Return the fleet of two files, and what a planner sees of it: label counts and delays."""
+    config = q.seen
+    parts, (K, _, tau2) = parts_of(config), config.algorithm.usual
+    algorithm, places = parts.algorithm, (edges.of, told.names, edges.names)
+    fleet = make_fleet(config, algorithm, told.counts, *places)
+    network = replace(fleet.network, topology=by_name(fleet.network.topology))
+    fleet = replace(fleet, network=network, plans_with=quick_network(config, network))
+    view = make_view(config, parts.needs, fleet, model_bytes // 4)
+    check_limits(view.limits, network.topology, K)
+    global_s = fleet.averaging(fleet.together, model_bytes).transfer.seconds
+    if not math.isfinite(global_s):
         raise ConfigError("a transfer takes forever; use faster links or a smaller --model-bytes")
-    return Prepared(config, problem, told.counts, told.names, edges.names, size)
+    bare = fleet.evidence(K, tau2, model_bytes, global_s)
+    return fleet, view.of(bare, fleet.class_counts, None, config.seed, 0)

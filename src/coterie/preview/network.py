@@ -273,9 +273,9 @@ def _plan(label: str, config: Config, dataset: Dataset) -> _Plan:
     fast = replace(config, network=replace(config.network, clock="flow"))
     problem = prepare(fast, dataset).problem
     groups = {f"{label} group": groups_of(problem)} if problem.schedule.tau2 > 1 else {}
-    whole = "global, combined" if problem.network.combine else "global"
+    whole = "global, combined" if problem.fleet.network.combine else "global"
     wanted = groups | {whole: problem.everyone.grouping}
-    return _Plan(problem.network, problem.step_s, problem.model_bytes, wanted)
+    return _Plan(problem.fleet.network, problem.fleet.step_s, problem.model_bytes, wanted)
 
 
 def _mean(

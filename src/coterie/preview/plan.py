@@ -8,12 +8,12 @@ from itertools import chain
 import numpy as np
 
 from coterie.config.factories import load_dataset, make_search
-from coterie.config.prepare import Prepared, prepare
+from coterie.config.prepare import prepare
 from coterie.config.settings import AlgorithmConfig, Config
 from coterie.core.arrays import Ints
 from coterie.core.errors import ConfigError, GroupingError
 from coterie.core.types import Progress
-from coterie.grouping import Evidence
+from coterie.grouping import Evidence, Limits
 from coterie.grouping.limits import check_keeper
 from coterie.grouping.objective import Objective
 from coterie.grouping.planner import Effort
@@ -21,6 +21,7 @@ from coterie.partition.measure import emd, pooled
 from coterie.preview.data import title_of
 from coterie.preview.pricing import Found, Point, label, with_front
 from coterie.simulate.algorithms import ALGORITHMS, METHODS, Search
+from coterie.simulate.fleet import Fleet
 from coterie.simulate.loop import first_evidence
 
 BOTH = "fedavg-ic"
@@ -58,7 +59,9 @@ class PlanView:
     own: AlgorithmConfig  # of the experiment; it may not search, which `algorithm` does
     weights: tuple[float, float]  # of Delta, and of seconds
     global_s: float
-    prepared: Prepared
+    steps: int  # of the experiment
+    model_bytes: int
+    fleet: Fleet
 
     @property
     def front(self) -> list[Point]:
@@ -90,7 +93,7 @@ class PlanView:
     @property
     def timed(self) -> bool:
         """Whether it is known how long a local step takes; if not, it counts 0 s."""
-        return self.prepared.size.flops_per_example > 0
+        return self.fleet.step_s > 0
 
     def cycle_s(self, point: Point) -> float:
         """Seconds of transfers in a cycle: tau2 - 1 means of the groups and a global one."""
@@ -98,17 +101,17 @@ class PlanView:
 
     def node_name(self, vertex: int) -> str:
         """Name a node by its file's name or its number, and a place that serves by its own."""
-        names, n = self.prepared.node_names, len(self.chosen.grouping.z)
+        names, n = self.fleet.names, self.fleet.n
         if vertex >= n:
-            return self.prepared.problem.network.topology.name(vertex)
+            return self.fleet.network.topology.name(vertex)
         return names[vertex] if names else str(vertex)
 
     @property
     def groups(self) -> list[Group]:
         """The chosen groups."""
         z, servers = self.chosen.grouping.z, self.chosen.grouping.servers
-        edge_of = self.prepared.problem.edge_of
-        counts = pooled(self.prepared.class_counts, z)
+        edge_of = self.fleet.edge_of
+        counts = pooled(self.fleet.class_counts, z)
         members = [np.flatnonzero(z == k) for k in range(len(servers))]
         return [
             Group(
@@ -138,10 +141,10 @@ class Question:
         both = replace(self.config.algorithm, name=BOTH, grouping="coterie", alpha_iid=1.0)
         return replace(self.config, algorithm=both)
 
-    def check(self, prepared: Prepared) -> None:
+    def check(self, limits: Limits) -> None:
         """Refuse limits that a run would refuse too."""
         if ALGORITHMS[self.own.name].searched:
-            check_keeper(prepared.problem.view.limits, self.own.grouping)
+            check_keeper(limits, self.own.grouping)
 
 
 def question(configs: Sequence[Config], methods: Sequence[str] = ()) -> Question:
@@ -179,23 +182,24 @@ def plans(
     q = question(configs, methods)
     dataset = load_dataset(q.config, progress)
     progress("one training step", 0, 0)
-    prepared = prepare(q.seen, dataset)
-    q.check(prepared)
+    problem = prepare(q.seen, dataset).problem
+    q.check(problem.view.limits)
     title = f"{q.config.network.topology}, {title_of(q.config)}"
-    evidence = first_evidence(prepared.problem)
-    return answer(q, title, prepared, evidence, budget_s, progress, clock)
+    evidence = first_evidence(problem)
+    return answer(q, title, problem.fleet, evidence, budget_s, progress, clock)
 
 
 def answer(
     q: Question,
     title: str,
-    prepared: Prepared,
+    fleet: Fleet,
     evidence: Evidence,
     budget_s: float | None = None,
     progress: Progress = lambda what, done, of: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> PlanView:
-    """Group prepared nodes by every method on the evidence, and search along the trade-off."""
+    """Group a fleet by every method on the evidence, and search along the trade-off."""
+    assert evidence.delays is not None  # made by a fleet
     c, own, weights = q.config.algorithm, q.own, q.weights
     objective = Objective(evidence, *weights)
     if not (objective.iid or objective.comm):
@@ -203,7 +207,7 @@ def answer(
             f"every grouping costs the same with weights {label(*weights)}, {c.num_groups} groups "
             f"and tau2 = {c.tau2}; raise one of them"
         )
-    found = Found(prepared, evidence, objective, clock)
+    found = Found(fleet, q.config.seed, evidence, objective, clock)
     for done, each in enumerate(q.asked):
         progress(f"grouping by {each.method}", done, len(q.asked))
         found.add_method(each)
@@ -226,8 +230,10 @@ def answer(
         c,
         own,
         weights,
-        _global_s(evidence, prepared),
-        prepared,
+        evidence.delays.global_s,
+        q.config.train.steps,
+        evidence.delays.nbytes,
+        fleet,
     )
 
 
@@ -255,10 +261,3 @@ def _weights(c: AlgorithmConfig) -> tuple[float, float]:
 
 def _order(point: Point) -> tuple[float, float, float]:
     return point.cost, point.Delta, point.group_s
-
-
-def _global_s(evidence: Evidence, prepared: Prepared) -> float:
-    """Seconds of a global mean by the clock that times the groups here."""
-    if evidence.delays is not None:
-        return evidence.delays.global_s
-    return prepared.problem.everyone.transfer.seconds

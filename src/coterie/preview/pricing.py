@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from coterie.config.prepare import Prepared
 from coterie.core.errors import GroupingError
 from coterie.core.streams import Stream, generator
 from coterie.core.types import Progress
@@ -15,6 +14,7 @@ from coterie.grouping.limits import broken
 from coterie.grouping.objective import Objective, price
 from coterie.grouping.planner import Effort, best_by_the_clock, canon, search
 from coterie.simulate.algorithms import Search
+from coterie.simulate.fleet import Fleet
 
 WEIGHTINGS = ((1.0, 0.0), *((1.0, 4.0**power) for power in range(-2, 4)), (0.0, 1.0))
 
@@ -65,13 +65,15 @@ class Found:
 
     def __init__(
         self,
-        prepared: Prepared,
+        fleet: Fleet,
+        seed: int,
         evidence: Evidence,
         objective: Objective,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Begin with nothing found; `clock` says how long finding takes."""
-        self._prepared, self._evidence, self._objective = prepared, evidence, objective
+        self._fleet, self._seed = fleet, seed
+        self._evidence, self._objective = evidence, objective
         self._clock = clock
         self._found: set[bytes] = set()
         self.points: list[Point] = []
@@ -134,11 +136,11 @@ class Found:
     def _shown(self, ask: Search) -> Evidence:
         """Return what a method sees: the network, and of the data no more than it needs."""
         bare = replace(self._evidence, gram=None, sketch=None, last_layer=None, label_counts=None)
-        labels = replace(bare, label_counts=self._prepared.class_counts)
+        labels = replace(bare, label_counts=self._fleet.class_counts)
         return {"nothing": bare, "labels": labels, "gradients": self._evidence}[ask.needs]
 
     def _rng(self) -> np.random.Generator:
-        return generator(self._prepared.problem.seed, Stream.PLAN)
+        return generator(self._seed, Stream.PLAN)
 
     def _add(self, name: str, grouping: Grouping, ms: float, *, by_method: bool) -> None:
         priced = price(self._objective, grouping)

@@ -31,8 +31,8 @@ from coterie.grouping import Grouping
 from coterie.network import Transfer
 from coterie.runs.record import PROGRESS, ROWS, RunWriter, write_atomically, writing
 from coterie.simulate.clock import Clock
+from coterie.simulate.fleet import Averaging
 from coterie.simulate.forecast import Expected, Look, Tuned
-from coterie.simulate.problem import Averaging
 from coterie.simulate.progress import Round
 from coterie.simulate.schedule import Schedule
 from coterie.simulate.state import Plan, Planned, Row, State
@@ -69,9 +69,9 @@ class Origin:
 def origin(config: Config, prepared: Prepared) -> Origin:
     """Return what the checkpoints of a run belong to."""
     problem = prepared.problem
-    w = problem.engine.initial().w
+    fleet, w = problem.fleet, problem.first_models.w
     total = hashlib.sha256(f"{w.dtype} ".encode())
-    for array in (problem.p, problem.edge_of, prepared.class_counts, _bytes_of(w)):
+    for array in (fleet.p, fleet.edge_of, fleet.class_counts, _bytes_of(w)):
         total.update(f"{array.dtype} {array.shape} ".encode())
         total.update(np.ascontiguousarray(array).data)
     return Origin(to_identity(config), total.hexdigest(), _versions())

@@ -94,23 +94,25 @@ def _begin(
 ) -> _Run:
     """Go to the last state that was kept, or to the first."""
     problem, folder = prepared.problem, writer.folder
-    belongs = origin(config, prepared)
-    keeper = Keeper(writer, belongs, every_s)
-    found = last_good(folder, belongs, say) if writer.resumes else None
+    found = last_good(folder, origin(config, prepared), say) if writer.resumes else None
     if found is None:
         states = rounds(problem)
-        first = next(states)
+        state = next(states)
+        coming: Iterator[State] = chain([state], states)
         if writer.resumes:
             say("no checkpoint to go on from; starts from the beginning")
         writer.begin(to_toml(config), {"seed": config.seed, "engine": problem.engine.choice()})
         tidy(folder)
-        return _Run(writer, keeper, first, chain([first], states))
-    say(f"goes on from step {found.state.t}")
-    if found.engine:
-        problem.engine.choose(found.engine)
-    writer.go_on(found.n_rows, found.offset, found.wall_s)
-    tidy(folder, found.state.t)
-    return _Run(writer, keeper, found.state, rounds(problem, found.state), found.Delta_first)
+    else:
+        state = found.state
+        coming = rounds(problem, state)
+        say(f"goes on from step {state.t}")
+        if found.engine:
+            problem.engine.choose(found.engine)
+        writer.go_on(found.n_rows, found.offset, found.wall_s)
+        tidy(folder, state.t)
+    keeper = Keeper(writer, origin(config, prepared), every_s)
+    return _Run(writer, keeper, state, coming, found.Delta_first if found else None)
 
 
 def _advance(
@@ -192,15 +194,16 @@ def _told(run: _Run, prepared: Prepared, status: str) -> dict[str, Any]:
 
 
 def _grouping(prepared: Prepared, state: State) -> dict[str, Any]:
-    grouping = (state.groups or prepared.problem.everyone).grouping
+    problem, fleet = prepared.problem, prepared.problem.fleet
+    grouping = (state.groups or problem.everyone).grouping
     return {
         "z": grouping.z.tolist(),
         "servers": grouping.servers.tolist(),
         "cost_trace": list(grouping.cost_trace),
-        "edge_of": prepared.problem.edge_of.tolist(),
-        "class_counts": prepared.class_counts.tolist(),
-        "nodes": list(prepared.node_names),
-        "edges": list(prepared.edge_names),
+        "edge_of": fleet.edge_of.tolist(),
+        "class_counts": fleet.class_counts.tolist(),
+        "nodes": list(fleet.names),
+        "edges": list(fleet.edge_names),
     }
 
 
@@ -246,7 +249,7 @@ def timings(problem: Problem, state: State) -> dict[str, Any]:
         "group_s": clock.group_s,
         "global_s": clock.global_s,
         "grouping_s": clock.grouping_s,
-        "d_local": problem.step_s,
+        "d_local": problem.fleet.step_s,
         "d_group": groups.transfer.seconds if _averages_groups(problem, state) else None,
         "d_global": everyone.transfer.seconds,
         "bytes_by_tier": clock.bytes_by_tier,

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from coterie.config.factories import make_fleet, make_update
 from coterie.config.files import expand, flat, make_config, to_toml
-from coterie.config.prepare import ModelSize, make_problem
+from coterie.config.prepare import ModelSize, make_problem, parts_of
 from coterie.config.settings import Config
 from coterie.core.arrays import Ints
 from coterie.core.errors import ConfigError, CoterieError, RecordError
@@ -24,7 +25,6 @@ from coterie.engine.contract import Gradients, Measured, Models, Score
 from coterie.engine.update import Update
 from coterie.grouping import Grouping
 from coterie.models import REFERENCE_FLOPS
-from coterie.partition import Partition
 from coterie.runs.execute import timings
 from coterie.runs.record import ROWS, RecordedRun, write_atomically, write_json
 from coterie.simulate.loop import rounds
@@ -106,18 +106,24 @@ def problem_of(run: RecordedRun, config: Config | None = None) -> Problem:
     config = config or make_config(run.config)
     told = run.grouping
     counts = np.array(told["class_counts"], dtype=np.int64)
-    ends = np.cumsum(counts.sum(axis=1))
-    part = Partition(
-        tuple(np.split(np.arange(ends[-1]), ends[:-1])),
+    parts, flops = parts_of(config), _flops(run, config)
+    size = ModelSize(run.summary["n_parameters"], run.summary["model_bytes"], flops)
+    sizes = counts.sum(axis=1)
+    worked = parts.steps.examples_per_step(sizes)
+    fleet = make_fleet(
+        config,
+        parts.algorithm,
+        counts,
         np.array(told["edge_of"], dtype=np.int64),
         tuple(told.get("nodes", ())),
         tuple(told.get("edges", ())),
+        worked * flops,
     )
-    size = ModelSize(run.summary["n_parameters"], run.summary["model_bytes"], _flops(run, config))
+    epochs = float(worked.sum() / sizes.sum())
     z, servers = (np.array(told[key], dtype=np.int64) for key in ("z", "servers"))
-    planned = Grouping(z, servers)
-    engine = Replay(len(part.indices))
-    problem, _ = make_problem(config, part, counts, size, engine, lambda *_: planned)
+    planned, engine = Grouping(z, servers), Replay(fleet.n)
+    update = make_update(config, size.n_parameters)
+    problem = make_problem(config, parts, fleet, size, update, engine, lambda *_: planned, epochs)
     return replace(problem, update=Update(), view=replace(problem.view, needs="nothing"))
 
 

@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coterie.core.arrays import Floats
 from coterie.core.errors import ConfigError
@@ -42,27 +41,6 @@ class Clock:
             grouping_s=self.grouping_s + transfer.seconds * (event == "grouping"),
             bytes_by_tier=moved.bytes_by_tier,
         )
-
-
-def step_seconds(
-    examples: NDArray[np.int64], flops_per_example: float, flops_per_s: Floats
-) -> float:
-    """Seconds of one local step, which ends when the slowest node is done.
-
-    A node takes its examples times operations over speed:
-
-    >>> step_seconds(np.array([10, 40]), 1e6, np.array([1e9, 5e9]))
-    0.01
-    """
-    return float(node_seconds(examples, flops_per_example, flops_per_s).max())
-
-
-def node_seconds(
-    examples: NDArray[np.int64], flops_per_example: float, flops_per_s: Floats
-) -> Floats:
-    """Seconds that each node takes for one local step [n]."""
-    with np.errstate(over="ignore"):  # a node too slow takes forever: inf
-        return examples * flops_per_example / flops_per_s
 
 
 def draw_speeds(

@@ -16,7 +16,7 @@ from coterie.simulate.state import Plan, State, Turn
 
 def rounds(problem: Problem, state: State | None = None) -> Iterator[State]:
     """Run Algorithm 1 from its start, or from a state; yield the state after each aggregation."""
-    s = state or problem.policy.begin(problem, _first_models(problem))  # lines 1-2
+    s = state or problem.policy.begin(problem, problem.first_models)  # lines 1-2
     if state is None:
         yield s
     while s.t < problem.steps:
@@ -31,24 +31,19 @@ def rounds(problem: Problem, state: State | None = None) -> Iterator[State]:
         yield s
 
 
-def _first_models(problem: Problem) -> Models:
-    """One random model everywhere."""
-    return problem.update.begin(problem.engine.initial())
-
-
 def _averaged(problem: Problem, models: Models, turn: Turn) -> Models:
     """Local steps and the mean after them; of a global one, what the server makes of it."""
     z = turn.who.grouping.z
     models = problem.engine.advance(models, turn.start, turn.stop, z, turn.counted)
     if turn.scope is Event.GLOBAL and turn.anybody:
-        models = problem.update.after(models, problem.p)
+        models = problem.update.after(models, problem.fleet.p)
     return models
 
 
 def first_evidence(problem: Problem) -> Evidence:
     """Return what the planner sees at the first global mean, after one step."""
     turn = lockstep(problem, Plan(Schedule(1, 1)), 0)
-    models = _averaged(problem, _first_models(problem), turn)
+    models = _averaged(problem, problem.first_models, turn)
     return evidence_for(problem, gradients_at(problem, models, turn.stop), 0)
 
 

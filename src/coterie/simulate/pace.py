@@ -4,7 +4,8 @@ import numpy as np
 
 from coterie.core.arrays import Ints
 from coterie.network import Transfer
-from coterie.simulate.problem import Averaging, Problem
+from coterie.simulate.fleet import Averaging
+from coterie.simulate.problem import Problem
 from coterie.simulate.schedule import Event
 from coterie.simulate.state import Plan, Turn
 
@@ -25,11 +26,12 @@ def costs(
 
     Where nodes are sampled by groups, `among` are the groups.
     """
-    if problem.attendance.full:
-        return None, steps * problem.step_s, who.transfer
-    each = np.full(len(problem.p), problem.step_s)
-    work_s = steps * (each if problem.node_step_s is None else problem.node_step_s)
-    there = problem.attendance.at(t, among, work_s, problem.seed)
+    fleet = problem.fleet
+    if problem.participation.full:
+        return None, steps * fleet.step_s, who.transfer
+    each = np.full(fleet.n, fleet.step_s)
+    work_s = steps * (each if fleet.node_step_s is None else fleet.node_step_s)
+    there = problem.participation.at(t, among, work_s, problem.seed)
     z, servers = who.grouping.z, who.grouping.servers
-    transfer = problem.network.part(z, servers, who.nbytes, there.asked, there.counted)
+    transfer = fleet.network.part(z, servers, who.nbytes, there.asked, there.counted)
     return there.counted, there.compute_s, transfer

@@ -19,7 +19,7 @@ class Present:
 
 
 @dataclass(frozen=True)
-class Attendance:
+class Participation:
     """How nodes take part in the local steps before an aggregation.
 
     A fraction of every group, or of all nodes, is asked, at least one; of these each vanishes with
@@ -44,7 +44,7 @@ class Attendance:
         Without a deadline the round lasts until the slowest survivor is done: who vanishes is
         missed at once. With one, it lasts until then as soon as anybody is missing.
 
-        >>> Attendance(deadline_s=2.0).at(1, np.array([0, 0]), np.array([1.0, 3.0]), 0)
+        >>> Participation(deadline_s=2.0).at(1, np.array([0, 0]), np.array([1.0, 3.0]), 0)
         Present(asked=array([0, 1]), counted=array([0]), compute_s=2.0)
         """
         rng = generator(seed, Stream.PARTICIPATION, t)

@@ -5,10 +5,11 @@ from dataclasses import replace
 from coterie.core.errors import GroupingError
 from coterie.core.streams import Stream, generator
 from coterie.engine.contract import Gradients
-from coterie.grouping import Delays, Evidence, Planner, check_grouping
+from coterie.grouping import Evidence, Planner, check_grouping
 from coterie.grouping.limits import broken
 from coterie.network import Transfer
-from coterie.simulate.problem import Averaging, Problem, averaging
+from coterie.simulate.fleet import Averaging
+from coterie.simulate.problem import Problem
 
 
 def plan(
@@ -16,36 +17,29 @@ def plan(
 ) -> Averaging:
     """Ask the planner; its random choices depend on the seed, and later also on when it is."""
     rng = generator(problem.seed, Stream.PLAN, *([t] if t else []))
-    grouping = check_grouping(
-        (planner or problem.planner)(evidence, rng), len(problem.p), evidence.places
-    )
+    answer = (planner or problem.planner)(evidence, rng)
+    grouping = check_grouping(answer, problem.fleet.n, evidence.places)
     beyond = broken(evidence, grouping) if problem.policy.searches else ""
     if beyond:
         raise GroupingError(f"the planner's groups do not keep to {beyond}")
-    return averaging(problem, grouping)
+    return problem.fleet.averaging(grouping, problem.model_bytes)
 
 
 def evidence_for(problem: Problem, found: Gradients | None, t: int) -> Evidence:
     """Return what a planner may see: the network, its limits, and what nodes show of their data."""
-    whole, quick = problem.everyone, problem.plans_with
-    if quick is not None:
-        whole = averaging(replace(problem, network=quick), whole.grouping)
-    delays = Delays(
-        quick or problem.network,
-        problem.model_bytes,
+    bare = problem.fleet.evidence(
+        problem.num_groups,
         problem.schedule.tau2,
-        whole.transfer.seconds,
+        problem.model_bytes,
+        problem.everyone.transfer.seconds,
     )
-    num_groups = min(problem.num_groups, len(problem.p))
-    topology = problem.network.topology
-    bare = Evidence(num_groups, problem.p, problem.edge_of, topology, delays=delays)
-    return problem.view.of(bare, found, problem.seed, t)
+    return problem.view.of(bare, problem.fleet.class_counts, found, problem.seed, t)
 
 
 def evidence_upload(problem: Problem) -> Transfer:
     """Time what all nodes upload for the planner; it compares nodes, so nothing is combined."""
     if not problem.view.charged_bytes:
         return Transfer(0.0, {})
-    g = problem.everyone.grouping
-    each = replace(problem.network, combine=False)
-    return each.upload(g.z, g.servers, problem.view.charged_bytes)
+    everyone = problem.fleet.together
+    each = replace(problem.fleet.network, combine=False)
+    return each.upload(everyone.z, everyone.servers, problem.view.charged_bytes)

@@ -1,18 +1,16 @@
-"""What a run is made of, and how its nodes are grouped and averaged."""
+"""Everything a run is made of."""
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from coterie.core.arrays import Floats, Ints
-from coterie.engine.contract import Engine
+from coterie.core.errors import ConfigError
+from coterie.engine.contract import Engine, Models
 from coterie.engine.update import Update
-from coterie.grouping import Evidence, Grouping, Planner
-from coterie.grouping.baselines import single
-from coterie.network import Network, Transfer
-from coterie.simulate.participation import Attendance
+from coterie.grouping import Planner
+from coterie.simulate.fleet import Averaging, Fleet
+from coterie.simulate.participation import Participation
 from coterie.simulate.schedule import Schedule
 from coterie.simulate.view import View
 
@@ -22,48 +20,38 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Everything a run is made of; n nodes with shares p [n] under edges edge_of [n]."""
+    """A fleet, an engine that trains on it, and what Algorithm 1 is to do with them."""
 
+    fleet: Fleet
     engine: Engine
-    network: Network
-    p: Floats
-    edge_of: Ints
     planner: Planner
     schedule: Schedule
     steps: int  # T
     num_groups: int  # K
     model_bytes: int
-    step_s: float  # simulated seconds of one local step
     epochs_per_step: float
     seed: int
     policy: "Policy"  # when groups and schedule are decided
-    plans_with: Network | None = None  # a quicker clock to plan by, where the network's is slow
     view: View = field(default_factory=View)  # what the planner sees, and what that costs
-    attendance: Attendance = field(default_factory=Attendance)
+    participation: Participation = field(default_factory=Participation)
     update: Update = field(default_factory=Update)  # what is added to SGD and a mean
-    node_step_s: Floats | None = None  # [n], of a local step, where they matter one by one
     extra_bytes: int = 0  # that travel with a model in a global mean
     eval_every: int = 1  # measure every so many global means
 
     @cached_property
-    def everyone(self) -> "Averaging":
-        """The global aggregation: all nodes, with the global server in their middle."""
-        bare = Evidence(1, self.p, self.edge_of, self.network.topology)
-        grouping = single(bare, np.random.default_rng(0))
-        return averaging(self, grouping, self.model_bytes + self.extra_bytes)
+    def everyone(self) -> Averaging:
+        """The global aggregation: all nodes, with the global server in their middle.
 
+        A run whose clock would never end is refused here, before its first step.
+        """
+        whole = self.fleet.averaging(self.fleet.together, self.model_bytes + self.extra_bytes)
+        if not math.isfinite(self.steps * (self.fleet.step_s + whole.transfer.seconds)):
+            raise ConfigError(
+                "simulated times are not finite; raise network.link_mbytes_per_s or compute.gflops"
+            )
+        return whole
 
-@dataclass(frozen=True, eq=False)
-class Averaging:
-    """Who is averaged with whom, and the transfer that takes: models up, their mean down."""
-
-    grouping: Grouping
-    transfer: Transfer
-    nbytes: int  # of a model, and of what travels with it
-
-
-def averaging(problem: Problem, grouping: Grouping, nbytes: int | None = None) -> Averaging:
-    """Return a grouping and what its mean costs, of models or of as many bytes as told."""
-    nbytes = problem.model_bytes if nbytes is None else nbytes
-    transfer = problem.network.aggregation(grouping.z, grouping.servers, nbytes)
-    return Averaging(grouping, transfer, nbytes)
+    @cached_property
+    def first_models(self) -> Models:
+        """One random model everywhere."""
+        return self.update.begin(self.engine.initial())

@@ -8,7 +8,8 @@ from coterie.core.arrays import Floats
 from coterie.core.errors import DivergenceError
 from coterie.engine.contract import Gradients, Measured, Models
 from coterie.simulate.clock import Clock
-from coterie.simulate.problem import Averaging, Problem
+from coterie.simulate.fleet import Averaging
+from coterie.simulate.problem import Problem
 from coterie.simulate.schedule import Event
 from coterie.simulate.state import Plan, Row, State, Turn
 
@@ -23,7 +24,7 @@ def row_after(problem: Problem, s: State, turn: Turn, *, due: bool = False) -> R
     rounds_done = s.t // (problem.schedule.tau1 * problem.schedule.tau2)
     due |= turn.scope is not Event.GROUP and rounds_done % problem.eval_every == 0
     due |= s.t == problem.steps
-    counted = len(problem.p) if turn.counted is None else len(turn.counted)
+    counted = problem.fleet.n if turn.counted is None else len(turn.counted)
     event = str(turn.scope)
     return _row(problem, event, s.t, s.models, s.groups, s.clock, counted=counted, due=due)
 
@@ -42,7 +43,7 @@ def _row(
     loss = score = apart = None
     if due:
         found = _measure(problem, models, groups, t)
-        loss = float(problem.p @ found.losses)
+        loss = float(problem.fleet.p @ found.losses)
         score = problem.engine.evaluate(models.w[0], "test")
         if not math.isfinite(score.loss):
             _diverged(f"loss is {score.loss}", t)
@@ -57,7 +58,7 @@ def _row(
         test_accuracy=score.accuracy if score else None,
         Delta=apart.Delta if apart else None,
         delta=apart.delta if apart else None,
-        group_sizes=groups.grouping.sizes if groups else [len(problem.p)],
+        group_sizes=groups.grouping.sizes if groups else [problem.fleet.n],
         bytes_by_tier=clock.bytes_by_tier,
         counted=counted,
     )

@@ -6,8 +6,8 @@ from coterie.core.arrays import Ints
 from coterie.engine.contract import Models
 from coterie.network import Transfer
 from coterie.simulate.clock import Clock
+from coterie.simulate.fleet import Averaging
 from coterie.simulate.forecast import Tuned
-from coterie.simulate.problem import Averaging
 from coterie.simulate.schedule import Event, Schedule
 
 

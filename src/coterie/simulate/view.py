@@ -17,15 +17,16 @@ class View:
     needs: Needs = "gradients"
     sketch: Sketch | None = None
     privacy: Privacy | None = None
-    label_counts: Ints | None = None
     charged_bytes: int = 0
     limits: Limits = NO_LIMITS
 
-    def of(self, bare: Evidence, found: Gradients | None, seed: int, t: int) -> Evidence:
+    def of(
+        self, bare: Evidence, class_counts: Ints, found: Gradients | None, seed: int, t: int
+    ) -> Evidence:
         """Add to evidence of the network what may be seen of the data at step t, and no more."""
         bare = replace(bare, limits=self.limits)
         if self.needs == "labels":
-            return replace(bare, label_counts=self.label_counts)
+            return replace(bare, label_counts=class_counts)
         if self.needs == "nothing" or found is None:
             return bare
         if found.sketches is None:

@@ -25,10 +25,10 @@ SUFFIXES = (".json", ".csv")
 
 def plan_of(view: PlanView) -> Plan:
     """Make a plan of the chosen groups, with what the network's and the nodes' clocks predict."""
-    problem, grouping = view.prepared.problem, view.chosen.grouping
-    (_, tau1, tau2), n = view.algorithm.usual, len(grouping.z)
-    sizes = view.prepared.class_counts.sum(axis=1)
-    each_s = problem.node_step_s if problem.node_step_s is not None else np.full(n, problem.step_s)
+    fleet, grouping = view.fleet, view.chosen.grouping
+    (_, tau1, tau2), n = view.algorithm.usual, fleet.n
+    sizes = fleet.class_counts.sum(axis=1)
+    each_s = fleet.node_step_s if fleet.node_step_s is not None else np.full(n, fleet.step_s)
     nodes = [
         PlannedNode(view.node_name(i), int(grouping.z[i]), int(sizes[i]), float(each_s[i]))
         for i in range(n)
@@ -45,8 +45,8 @@ def plan_of(view: PlanView) -> Plan:
             view.chosen.name,
             tau1,
             tau2,
-            problem.steps,
-            problem.model_bytes,
+            view.steps,
+            view.model_bytes,
             view.chosen.Delta,
             times,
             tuple(view.node_name(int(server)) for server in grouping.servers),

@@ -11,7 +11,6 @@ from coterie.config.files import make_config
 from coterie.core.arrays import Ints
 from coterie.core.errors import CoterieError
 from coterie.core.types import Json
-from coterie.partition import Partition
 from coterie.partition.measure import pooled
 from coterie.render.page.network import layout
 from coterie.runs.record import RecordedRun
@@ -51,8 +50,8 @@ def _rebuilt(run: RecordedRun) -> tuple[Topology, str]:
     config = replace(config, network=replace(config.network, clock="flow"))
     grouping = run.grouping
     edge_of = np.array(grouping["edge_of"], dtype=np.int64)
-    part = Partition((), edge_of, tuple(grouping.get("nodes", ())))
-    net = make_network(config, part, ALGORITHMS[config.algorithm.name]).topology
+    names = tuple(grouping.get("nodes", ()))
+    net = make_network(config, edge_of, names, ALGORITHMS[config.algorithm.name]).topology
     servers = grouping["servers"]
     if net.n_devices != len(grouping["z"]) or not all(0 <= s < net.n_vertices for s in servers):
         raise CoterieError(

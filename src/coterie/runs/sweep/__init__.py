@@ -7,7 +7,9 @@ read from it.
 from collections.abc import Callable
 
 from coterie.config.factories import load_dataset
+from coterie.config.settings import DataConfig
 from coterie.core.errors import CoterieError
+from coterie.data import Dataset
 from coterie.runs.execute import execute
 from coterie.runs.record import ROWS
 from coterie.runs.sweep.jobs import (
@@ -32,6 +34,7 @@ from coterie.runs.sweep.resume import (
 from coterie.runs.sweep.workers import run_in_workers
 from coterie.simulate.state import State
 
+Loaded = tuple[DataConfig, Dataset]  # a dataset, and the settings that name it
 __all__ = [
     "Job",
     "RunsFailed",
@@ -58,10 +61,12 @@ def run_jobs(
     stop: Stop,
     say: Callable[[str], None],
     on_ray: bool = False,
+    loaded: Loaded | None = None,
 ) -> None:
     """Run all jobs; one that fails does not stop the others, and is told of at the end.
 
     With `on_ray` they are tasks of a cluster, and `workers` the CPUs of one that is started here.
+    A dataset that is `loaded` is not loaded again by runs in this process.
 
     When asked to stop, jobs finish their step and keep a checkpoint; then KeyboardInterrupt is
     raised, as Interrupted if there was one job.
@@ -69,7 +74,7 @@ def run_jobs(
     if on_ray:
         failed = run_on_ray(jobs, workers, on_row, checkpoint_every_s, stop, say)
     elif workers == 1 or len(jobs) == 1:
-        failed = _run_here(jobs, on_row, checkpoint_every_s, stop, say)
+        failed = _run_here(jobs, on_row, checkpoint_every_s, stop, say, loaded)
     else:
         stop.midway = True
         failed = run_in_workers(jobs, workers, on_row, checkpoint_every_s, stop, say)
@@ -78,10 +83,14 @@ def run_jobs(
 
 
 def _run_here(
-    jobs: list[Job], on_row: OnRow, every_s: float, stop: Stop, say: Callable[[str], None]
+    jobs: list[Job],
+    on_row: OnRow,
+    every_s: float,
+    stop: Stop,
+    say: Callable[[str], None],
+    loaded: Loaded | None,
 ) -> dict[str, CoterieError]:
     failed: dict[str, CoterieError] = {}
-    dataset, loaded = None, None
     for job in jobs:
         stop.midway = False
         if stop():
@@ -94,12 +103,12 @@ def _run_here(
                 on_row(job.label, row)
 
         try:
-            if job.config.data != loaded:
-                dataset, loaded = load_dataset(job.config), job.config.data
+            if loaded is None or job.config.data != loaded[0]:
+                loaded = job.config.data, load_dataset(job.config)
             execute(
                 job.config,
                 job.folder,
-                dataset=dataset,
+                dataset=loaded[1],
                 on_state=report,
                 resume=job.resume,
                 threads=job.threads,

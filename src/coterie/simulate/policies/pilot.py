@@ -10,6 +10,7 @@ from coterie.core.errors import GroupingError
 from coterie.engine.contract import Models
 from coterie.grouping import Evidence, Planner
 from coterie.grouping.objective import Objective
+from coterie.simulate.fleet import Averaging
 from coterie.simulate.forecast import (
     AGAIN,
     BETTER,
@@ -26,7 +27,7 @@ from coterie.simulate.forecast import (
 from coterie.simulate.pace import costs
 from coterie.simulate.planning import evidence_for, evidence_upload, plan
 from coterie.simulate.policies.given import begun
-from coterie.simulate.problem import Averaging, Problem
+from coterie.simulate.problem import Problem
 from coterie.simulate.progress import Round
 from coterie.simulate.rows import gradients_at, row_after
 from coterie.simulate.schedule import Schedule
@@ -118,7 +119,7 @@ def choose(
     """Search groups for every number of them, and take what is forecast to be soonest."""
     tuning = pilot.tuning
     outlook = _outlook(problem, tuning, tuned)
-    apart = _divergence(shown, np.arange(len(problem.p)))
+    apart = _divergence(shown, np.arange(problem.fleet.n))
     found: list[Averaging] = []
     left_out: list[str] = []
     for K in tuning.num_groups:
@@ -208,7 +209,7 @@ def _option(problem: Problem, groups: Averaging, ratio: float, at: int = 0) -> O
 
 def _costs(problem: Problem, groups: Averaging) -> tuple[float, float, float]:
     """Seconds of a step and of a mean, and bytes of a mean; on average where some are missing."""
-    draws = 1 if problem.attendance.full else DRAWS
+    draws = 1 if problem.participation.full else DRAWS
     drawn = [costs(problem, groups, groups.grouping.z, t, 1) for t in range(1, draws + 1)]
     step_s = float(np.mean([compute_s for _, compute_s, _ in drawn]))
     mean_s = float(np.mean([transfer.seconds for *_, transfer in drawn]))

@@ -1,0 +1,67 @@
+"""The nodes of a deployment and the network between them: what can be planned without training."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from coterie.core.arrays import Floats, Ints
+from coterie.grouping import Delays, Evidence, Grouping
+from coterie.grouping.baselines import single
+from coterie.network import Network, Transfer
+
+
+@dataclass(frozen=True, eq=False)
+class Fleet:
+    """n nodes with shares p [n] of the data, under edges edge_of [n] of a network."""
+
+    p: Floats
+    edge_of: Ints
+    network: Network
+    class_counts: Ints  # [n, classes], examples of every class on every node
+    names: tuple[str, ...] = ()
+    edge_names: tuple[str, ...] = ()
+    step_s: float = 0.0  # simulated seconds of one local step: of the slowest node
+    node_step_s: Floats | None = None  # [n], where they matter one by one
+    plans_with: Network | None = None  # a quicker clock to plan by, where the network's is slow
+
+    @property
+    def n(self) -> int:
+        """Number of nodes."""
+        return len(self.p)
+
+    @cached_property
+    def together(self) -> Grouping:
+        """All nodes in one group, with the global server in their middle."""
+        bare = Evidence(1, self.p, self.edge_of, self.network.topology)
+        return single(bare, np.random.default_rng(0))
+
+    def averaging(self, grouping: Grouping, nbytes: int) -> "Averaging":
+        """Return a grouping and what its mean of models of so many bytes costs."""
+        return averaging(self.network, grouping, nbytes)
+
+    def evidence(self, num_groups: int, tau2: int, model_bytes: int, global_s: float) -> Evidence:
+        """Return what the network shows a planner, and nothing of the data.
+
+        A global mean takes global_s, or what the quicker clock says.
+        """
+        quick = self.plans_with
+        if quick is not None:
+            global_s = averaging(quick, self.together, model_bytes).transfer.seconds
+        delays = Delays(quick or self.network, model_bytes, tau2, global_s)
+        num_groups = min(num_groups, self.n)
+        return Evidence(num_groups, self.p, self.edge_of, self.network.topology, delays=delays)
+
+
+@dataclass(frozen=True, eq=False)
+class Averaging:
+    """Who is averaged with whom, and the transfer that takes: models up, their mean down."""
+
+    grouping: Grouping
+    transfer: Transfer
+    nbytes: int  # of a model, and of what travels with it
+
+
+def averaging(network: Network, grouping: Grouping, nbytes: int) -> Averaging:
+    """Return a grouping and what its mean costs on a network."""
+    return Averaging(grouping, network.aggregation(grouping.z, grouping.servers, nbytes), nbytes)
