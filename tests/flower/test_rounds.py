@@ -1,5 +1,6 @@
 """Group rounds over nodes that answer messages: the simulator's results, and what goes wrong."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
@@ -8,21 +9,24 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors import safe_open
 
 from coterie import Config
 from coterie.config.prepare import prepare
 from coterie.flower import FlowerError
-from coterie.flower.groups import Planning, Shown
+from coterie.flower.groups import Groups, Planning, Shown
 from coterie.flower.means import mean, sort_answers
 from coterie.flower.messages import Answer, Kind, Request
 from coterie.flower.roster import Roster, roll_call, wait_for
 from coterie.flower.rounds import Terms, overall, rounds
 from coterie.flower.state import State, load_state, save_state
 from coterie.grouping import Evidence, Grouping
-from coterie.preview.planfile import Plan, PlanError, PlannedNode, Predicted
+from coterie.preview.planfile import Plan as PlanFile
+from coterie.preview.planfile import PlanError, PlannedNode, Predicted
 from coterie.simulate.algorithms import Search
 from coterie.simulate.loop import rounds as simulated
 from coterie.simulate.schedule import Schedule
+from coterie.simulate.state import Plan
 from crews import (
     TaskCrew,
     accuracy,
@@ -43,7 +47,7 @@ def terms_of(config: Config, **changes: Any) -> Terms:
     _, tau1, tau2 = c.usual
     shown: Shown = "sketch" if c.evidence == "sketch" else "labels"
     network = prepared(config).problem.fleet.network
-    planning = Planning(3, tau2, shown, Search(c.grouping), network, sketch_size=c.sketch_size)
+    planning = Planning(3, shown, Search(c.grouping), network, sketch_size=c.sketch_size)
     terms = Terms(Schedule(tau1, tau2), config.train.steps, planning, timeout_s=1.0)
     return replace(terms, **changes)
 
@@ -64,14 +68,16 @@ def test_nodes_that_answer_train_the_model_that_the_simulator_trains(
     algorithm: dict[str, Any],
 ) -> None:
     config = config_of(N, **algorithm)
-    last = run(TaskCrew(config, N), terms_of(config))[-1]
-    *_, other = simulated(prepared(config).problem)
+    *before, last = run(TaskCrew(config, N), terms_of(config))
+    _, *others, other = simulated(prepared(config).problem)
+    assert [(s.t, s.plan.schedule) for s in before] == [(s.t, s.plan.schedule) for s in others]
     assert other.groups is not None
     z = other.groups.grouping.z
     assert last.groups == tuple(
         tuple(str(i) for i in np.flatnonzero(z == k)) for k in range(z.max() + 1)
     )
-    assert last.servers == tuple(str(s) for s in other.groups.grouping.servers)
+    assert last.plan.groups is not None
+    assert last.plan.groups.servers == tuple(str(s) for s in other.groups.grouping.servers)
     ours = np.concatenate([array.ravel() for array in last.models[0].values()])
     np.testing.assert_allclose(ours, other.models.w[0].numpy(), rtol=0, atol=2e-6)
     assert accuracy(config, last.models[0]) == pytest.approx(
@@ -197,10 +203,8 @@ def test_two_nodes_with_one_id_are_refused() -> None:
 def test_a_node_without_a_name_is_left_out() -> None:
     config = config_of(N)
     crew = TaskCrew(config, N, names=[" ", *"bcdefghijkl"])
-    terms = terms_of(config)
-    state = next(
-        rounds(crew, replace(terms, planning=replace(terms.planning, network=None)), start(config))
-    )
+    planning = Planning(3, search=Search("random"))
+    state = next(rounds(crew, terms_of(config, planning=planning), start(config)))
     assert state.groups is not None
     assert sorted(name for names in state.groups for name in names) == [*"bcdefghijkl"]
 
@@ -223,8 +227,7 @@ def test_a_saved_state_goes_on_to_the_same_model(tmp_path: Path) -> None:
         save_state(tmp_path, state, {"seed": 0})
         if state.t == 5:
             break
-    again = load_state(tmp_path, {"seed": 0}, first_model(config))
-    assert again is not None
+    again = load_state(tmp_path, {"seed": 0}, start(config), terms.schedule)
     assert again.t == 5
     last = run(crew, terms, again)[-1]
     assert same_arrays(last.models[0], whole[-1].models[0])
@@ -233,32 +236,60 @@ def test_a_saved_state_goes_on_to_the_same_model(tmp_path: Path) -> None:
 
 
 def test_a_state_that_is_not_of_this_run_is_refused(tmp_path: Path) -> None:
-    like = {"w": np.zeros(3, np.float32)}
-    assert load_state(tmp_path, {}, like) is None
-    save_state(tmp_path, State(1, (like,)), {"seed": 0})
+    first, schedule = State(0, ({"w": np.zeros(3, np.float32)},)), Schedule(1, 3)
+    assert load_state(tmp_path, {}, first, schedule) is first
+    save_state(tmp_path, replace(first, t=1), {"seed": 0})
     with pytest.raises(FlowerError, match="is of a run with seed = 0, not 1"):
-        load_state(tmp_path, {"seed": 1}, like)
+        load_state(tmp_path, {"seed": 1}, first, schedule)
     with pytest.raises(FlowerError, match="is of another model"):
-        load_state(tmp_path, {"seed": 0}, {"w": np.zeros(4)})
+        load_state(tmp_path, {"seed": 0}, State(0, ({"w": np.zeros(4)},)), schedule)
     with pytest.raises(FlowerError, match="damaged"):
-        load_state(tmp_path, {"seed": 0}, {"v": np.zeros(4)})
+        load_state(tmp_path, {"seed": 0}, State(0, ({"v": np.zeros(4)},)), schedule)
     path = tmp_path / "state.safetensors"
     path.write_bytes(path.read_bytes()[:-5])
     with pytest.raises(FlowerError, match="damaged"):
-        load_state(tmp_path, {"seed": 0}, like)
+        load_state(tmp_path, {"seed": 0}, first, schedule)
 
 
-def plan_of(names: list[str], groups: list[int]) -> Plan:
+def test_a_state_on_disk_has_its_groups_by_name_and_its_schedule_by_what_the_run_is(
+    tmp_path: Path,
+) -> None:
+    first, groups = State(0, ({"w": np.zeros(1)},)), Groups((("a",), ("b", "c")), ("a", "switch"))
+    plan = Plan(Schedule(2, 3), groups)
+    state = State(4, 2 * first.models, plan, {"a": 2.0}, ({"t": 4},), (0, 1), (2.0, 0.0))
+    save_state(tmp_path, state, {"tau1": 2, "tau2": 3})
+    with safe_open(tmp_path / "state.safetensors", "np") as file:
+        assert json.loads(file.metadata()["coterie"]) == {
+            "version": "2",
+            "about": {"tau1": 2, "tau2": 3},
+            "t": 4,
+            "models": 2,
+            "groups": [["a"], ["b", "c"]],
+            "servers": ["a", "switch"],
+            "weights": {"a": 2.0},
+            "rows": [{"t": 4}],
+            "short": [0, 1],
+            "weighed": [2.0, 0.0],
+        }
+    again = load_state(tmp_path, {"tau1": 2, "tau2": 3}, first, plan.schedule)
+    assert again.plan.schedule == plan.schedule
+    assert again.plan.groups is not None
+    assert vars(again.plan.groups) == vars(groups)
+    for field in ("t", "weights", "rows", "short", "weighed"):
+        assert getattr(again, field) == getattr(state, field)
+
+
+def plan_of(names: list[str], groups: list[int]) -> PlanFile:
     servers = tuple(names[groups.index(k)] for k in range(max(groups) + 1))
     nodes = (PlannedNode(n, k, 5, 0.1) for n, k in zip(names, groups, strict=True))
-    return Plan("", "", 1, 3, 12, 40, 0.0, Predicted(0, 0, 0, 0), servers, tuple(nodes))
+    return PlanFile("", "", 1, 3, 12, 40, 0.0, Predicted(0, 0, 0, 0), servers, tuple(nodes))
 
 
 def test_the_groups_of_a_plan_file_are_taken_as_they_are() -> None:
     config = config_of(N, tau2=3)
     z = [i % 3 for i in range(N)]
     plan = plan_of([str(i) for i in range(N)], z)
-    last = run(TaskCrew(config, N), terms_of(config, plan=plan))[-1]
+    last = run(TaskCrew(config, N), terms_of(config, planning=plan))[-1]
     assert last.groups == tuple(tuple(str(i) for i in range(k, N, 3)) for k in range(3))
 
     def planner(evidence: Evidence, rng: np.random.Generator) -> Grouping:
@@ -272,10 +303,10 @@ def test_a_plan_of_other_nodes_is_refused() -> None:
     config = config_of(N, tau2=3)
     few = plan_of([str(i) for i in range(N - 1)], (N - 1) * [0])
     with pytest.raises(PlanError, match="node '11' is not in the plan"):
-        run(TaskCrew(config, N), terms_of(config, plan=few))
+        run(TaskCrew(config, N), terms_of(config, planning=few))
     many = plan_of([str(i) for i in range(N + 1)], (N + 1) * [0])
     with pytest.raises(PlanError, match="node '12' of the plan is missing"):
-        run(TaskCrew(config, N), terms_of(config, plan=many))
+        run(TaskCrew(config, N), terms_of(config, planning=many))
 
 
 def test_nodes_that_do_not_connect_are_waited_for_in_vain() -> None:
@@ -334,16 +365,15 @@ def test_a_mean_that_is_not_finite_is_refused() -> None:
 
 def test_a_model_with_a_scalar_array_is_averaged_saved_and_gone_on_with(tmp_path: Path) -> None:
     config = scalar_config(4, tau2=3)
-    terms = terms_of(config, planning=Planning(2, 3, search=Search("random")))
-    crew, like = TaskCrew(config, 4), first_model(config)
+    terms = terms_of(config, planning=Planning(2, search=Search("random")))
+    crew = TaskCrew(config, 4)
     whole = run(crew, terms)
     for state in whole:
         assert [m["2.num_batches_tracked"].shape for m in state.models] == len(state.models) * [()]
         assert state.rows[-1]["counted"] == 4
     assert whole[-1].models[0]["2.num_batches_tracked"] == 12
     save_state(tmp_path, whole[4], {})
-    again = load_state(tmp_path, {}, like)
-    assert again is not None
+    again = load_state(tmp_path, {}, start(config), terms.schedule)
     assert same_arrays(run(crew, terms, again)[-1].models[0], whole[-1].models[0])
 
 
@@ -376,7 +406,7 @@ def test_a_node_that_shows_rubbish_is_named_and_the_others_are_planned(
     evidence: Shown, key: str, value: Any
 ) -> None:
     config = config_of(6, tau2=3, evidence=evidence)
-    planning = Planning(2, 3, evidence, Search("random"), None, sketch_size=16)
+    planning = Planning(2, evidence, Search("random"), None, sketch_size=16)
     crew = TaskCrew(config, 6, {2: shows(key, value)})
     states = run(crew, terms_of(config, planning=planning))
     first = states[0]
@@ -406,7 +436,7 @@ def test_a_node_that_shows_no_sketch_in_time_is_named_and_the_others_are_planned
 
 def test_without_any_evidence_the_run_ends_and_says_why() -> None:
     config = config_of(4, tau2=3)
-    planning = Planning(2, 3, search=Search("random"))
+    planning = Planning(2, search=Search("random"))
     crew = TaskCrew(config, 4, dict.fromkeys(range(4), shows("label-counts", None)))
     with pytest.raises(FlowerError, match="no node shows what groups are planned on: label-counts"):
         run(crew, terms_of(config, planning=planning))
@@ -469,6 +499,8 @@ def before_weights(state: State) -> list[float]:
 
 def test_several_models_are_one_by_the_examples_of_their_nodes() -> None:
     models = ({"w": np.array([1, 1], np.float32)}, {"w": np.array([9, 5], np.float32)})
-    state = State(4, models, (("a",), ("b", "c")), ("a", "b"), {"a": 2.0, "b": 1.0, "c": 5.0})
+    groups = Groups((("a",), ("b", "c")), ("a", "b"))
+    plan = Plan(Schedule(2, 3), groups)
+    state = State(4, models, plan, {"a": 2.0, "b": 1.0, "c": 5.0})
     assert overall(state)["w"].tolist() == [7.0, 4.0]
     assert overall(replace(state, models=models[:1])) is models[0]

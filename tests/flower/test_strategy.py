@@ -27,6 +27,7 @@ from group_app import client_app, server_app
 from coterie.core.errors import CoterieError
 from coterie.flower import FlowerError, GroupStrategy
 from coterie.flower.client import answer_query, node_name, parse_ping, round_trip_ms
+from coterie.flower.groups import Groups
 from coterie.flower.messages import Answer, Request
 from coterie.flower.network import by_round_trips, network_of
 from coterie.flower.roster import Roster
@@ -260,7 +261,8 @@ def test_fewer_rounds_than_are_done_give_the_mean_of_all_groups(tmp_path: Path) 
     model = done.models[0]
     each = ({k: np.zeros_like(a) for k, a in model.items()}, {k: a + 4 for k, a in model.items()})
     state = replace(done, t=5, models=each, weights=dict.fromkeys("0123", 1.0))
-    state = replace(state, groups=(("0",), ("1", "2", "3")))
+    groups = Groups((("0",), ("1", "2", "3")))
+    state = replace(state, plan=replace(done.plan, groups=groups))
     save_state(tmp_path, state, strategy.about(strategy.terms(2, 5.0, {})))
     result = GroupStrategy(2, 1, 3, state_dir=tmp_path).start(Grid(4, RUN), first(), 1)
     for key, array in model.items():

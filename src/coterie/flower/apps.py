@@ -30,6 +30,7 @@ from coterie.flower.edge import (
     settings_of,
     terms_of,
 )
+from coterie.flower.groups import Groups
 from coterie.flower.hosts import COORDINATOR
 from coterie.flower.messages import CONFIG, COUNTS, Arrays, Crew
 from coterie.flower.roster import wait_for
@@ -37,9 +38,10 @@ from coterie.flower.rounds import rounds
 from coterie.flower.spool import Order, Spool
 from coterie.flower.state import State, load_state, save_state
 from coterie.flower.strategy import GridCrew
-from coterie.preview.planfile import Plan
+from coterie.preview.planfile import Plan as PlanFile
 from coterie.preview.planfile.reading import read_plan
 from coterie.runs.record import write_json
+from coterie.simulate.state import Plan
 
 log = logging.getLogger("coterie.flower")
 RESULT = "result.json"
@@ -73,7 +75,7 @@ def _folder(context: Context) -> Path:
     return Path(str(context.run_config["coterie-folder"]))
 
 
-def _settings(folder: Path, run: dict[str, Any]) -> tuple[Plan, float]:
+def _settings(folder: Path, run: dict[str, Any]) -> tuple[PlanFile, float]:
     """Return the plan of the deployment, and how long to wait for a node."""
     return read_plan(folder / "plan.json"), float(run["coterie-timeout"])
 
@@ -143,10 +145,10 @@ def _run(crew: Crew, folder: Path, run: dict[str, Any]) -> dict[str, Any]:
     first = _initial(str(run["coterie-initial"]), run)
     own = {f"config.{key}": value for key, value in settings_of(run).items()}
     about = {"edges": len(edges), "tau1": plan.tau1, "tau2": plan.tau2, **own}
-    state = load_state(folder / "state", about, first)
-    if state is None:
-        state = State(0, (first,), tuple((name,) for name in edges))
-    else:
+    groups = Groups(tuple((name,) for name in edges))
+    state = State(0, (first,), Plan(terms.schedule, groups))
+    state = load_state(folder / "state", about, state, terms.schedule)
+    if state.t:
         log.info("goes on from step %d of %d", state.t, terms.steps)
     wait_for(crew, len(edges), timeout_s, way_out="raise --timeout")
     for now in rounds(crew, terms, state):

@@ -8,13 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 from coterie.core.errors import CoterieError
-from coterie.flower.groups import Planning
 from coterie.flower.means import Dropped
 from coterie.flower.messages import COUNTS, Arrays, Crew
 from coterie.flower.roster import Roster, roll_call
 from coterie.flower.rounds import Terms, group_round
 from coterie.flower.spool import Filled, Order, Spool
 from coterie.preview.planfile import Plan
+from coterie.simulate.policies.given import Given
 from coterie.simulate.schedule import Schedule
 
 log = logging.getLogger("coterie.flower")
@@ -33,8 +33,7 @@ def app_log(place: str) -> str:
 def terms_of(plan: Plan, timeout_s: float, min_per_group: int = 1) -> Terms:
     """Return how the rounds of a plan go."""
     schedule = Schedule(plan.tau1, plan.tau2)
-    planning = Planning(len(plan.servers), plan.tau2)
-    return Terms(schedule, plan.steps, planning, plan, min_per_group, 3, timeout_s)
+    return Terms(schedule, plan.steps, plan, min_per_group, 3, timeout_s, policy=Given())
 
 
 def serve(
@@ -70,9 +69,9 @@ def fill(crew: Crew, plan: Plan, group: int, roster: Roster, terms: Terms, order
     dropped: list[Dropped] = []
     metrics: dict[str, float] = {}
     while t < order.stop:
-        t_next = min(t - t % plan.tau1 + plan.tau1, order.stop)
-        done = group_round(crew, terms, roster, [(names, model)], t, t_next, first=group)
-        model, t = done.models[0], t_next
+        stop, _ = terms.schedule.next_aggregation(t, order.stop)
+        done = group_round(crew, terms, roster, [(names, model)], t, stop, first=group)
+        model, t = done.models[0], stop
         weight, metrics = done.weights[0] or weight, done.metrics or metrics
         dropped += done.dropped
     faults = {key: sum(f"nodes-{d.fault}" == key for d in dropped) for key in COUNTS}
@@ -115,8 +114,8 @@ def coordinator_terms(plan: Plan, num_rounds: int, timeout_s: float) -> Terms:
     `timeout_s` is what an edge waits for a node: a roll call and tau2 means take it tau2 + 1 times
     that at most. Its bridge waits for half as long more, and the coordinator again.
     """
-    cycle = plan.tau1 * plan.tau2
-    steps = num_rounds * cycle if num_rounds else plan.steps
     terms = terms_of(plan, timeout_s * (plan.tau2 + 2))
+    cycle = terms.schedule.cycle
+    steps = num_rounds * cycle if num_rounds else plan.steps
     config = {"steps": steps, "wait": timeout_s * (plan.tau2 + 1.5)}
     return replace(terms, schedule=Schedule(cycle, 1), steps=steps, config=config)

@@ -4,26 +4,25 @@ import hashlib
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from coterie.core.arrays import Ints
-from coterie.core.streams import Stream, generator
 from coterie.divergence.sketch import centred
 from coterie.flower import FlowerError
 from coterie.flower.means import Dropped
 from coterie.flower.messages import LABEL_COUNTS, NUM_EXAMPLES, SKETCH, Answer
 from coterie.flower.network import MEASURED, network_of
 from coterie.flower.roster import Roster
-from coterie.grouping import NO_LIMITS, Delays, Evidence, Limits, check_grouping
-from coterie.grouping.baselines import single
-from coterie.grouping.limits import broken, check_limits
+from coterie.grouping import NO_LIMITS, Limits
+from coterie.grouping.limits import check_limits
 from coterie.network import Network
 from coterie.preview.planfile import Plan, check_nodes
 from coterie.simulate.algorithms import Search
+from coterie.simulate.fleet import Fleet
+from coterie.simulate.planning import asked
 
 log = logging.getLogger("coterie.flower")
 Shown = Literal["labels", "sketch"]
@@ -35,8 +34,7 @@ class Groups:
     """Names of the nodes of each group, and the name of its server."""
 
     members: tuple[tuple[str, ...], ...]
-    servers: tuple[str, ...]
-    left_out: tuple[Dropped, ...] = ()  # nodes that showed nothing to plan on
+    servers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +42,6 @@ class Planning:
     """How groups are found: how many, by which search, on which evidence and network."""
 
     num_groups: int
-    tau2: int
     evidence: Shown = "labels"
     search: Search = field(default_factory=Search)
     network: Network | Path | str | None = None
@@ -110,8 +107,8 @@ def by_plan(plan: Plan, roster: Roster) -> Groups:
 
 
 def find_groups(
-    planning: Planning, roster: Roster, sketches: Mapping[str, Answer], nbytes: int
-) -> Groups:
+    planning: Planning, tau2: int, roster: Roster, sketches: Mapping[str, Answer], nbytes: int
+) -> tuple[Groups, list[Dropped]]:
     """Plan on the nodes' label counts, or on their sketches, as a simulated run does.
 
     A node that shows something else is left out and named; the others are planned.
@@ -127,38 +124,19 @@ def find_groups(
     if not 1 <= planning.num_groups <= n:
         raise FlowerError(f"{planning.num_groups} groups need as many nodes, and there are {n}")
     check_limits(planning.limits, top, planning.num_groups)
-    z, servers = _everyone(p, network)
-    delays = Delays(network, nbytes, planning.tau2, network.aggregation(z, servers, nbytes).seconds)
-    labels = sketch = None
-    if by_labels:
-        labels = np.stack([rows[name] for name in names]).astype(np.int64)
-    else:
-        sketch = centred(np.stack([rows[name] for name in names]), p)
-    shown = Evidence(
-        planning.num_groups,
-        p,
-        network.edge_of,
-        top,
-        label_counts=labels,
-        sketch=sketch,
-        delays=delays,
-        limits=planning.limits,
-    )
-    rng = generator(planning.seed, Stream.PLAN)
-    found = check_grouping(planning.search.planner()(shown, rng), n, shown.places)
-    if beyond := broken(shown, found):
-        raise FlowerError(f"the planner's groups do not keep to {beyond}")
+    table = np.stack([rows[name] for name in names])  # [n, r]
+    counts = table.astype(np.int64) if by_labels else np.zeros((n, 0), dtype=np.int64)
+    fleet = Fleet(p, network.edge_of, network, counts, tuple(names))
+    global_s = fleet.averaging(fleet.together, nbytes).transfer.seconds
+    bare = fleet.evidence(planning.num_groups, tau2, nbytes, global_s)
+    data = {"label_counts": counts} if by_labels else {"sketch": centred(table, p)}
+    shown = replace(bare, limits=planning.limits, **data)
+    found = asked(planning.search.planner(), shown, planning.seed)
     members = [
         tuple(names[i] for i in np.flatnonzero(found.z == k)) for k in range(len(found.servers))
     ]
     called = [names[s] if s < n else top.name(int(s)) for s in found.servers]
-    return Groups(tuple(members), tuple(called), tuple(left_out))
-
-
-def _everyone(p: np.ndarray, network: Network) -> tuple[Ints, Ints]:
-    bare = Evidence(1, p, network.edge_of, network.topology)
-    whole = single(bare, np.random.default_rng(0))
-    return whole.z, whole.servers
+    return Groups(tuple(members), tuple(called)), left_out
 
 
 def usable(

@@ -24,28 +24,31 @@ from coterie.flower.messages import (
 )
 from coterie.flower.roster import Roster, roll_call
 from coterie.flower.state import State
-from coterie.preview.planfile import Plan
+from coterie.preview.planfile import Plan as PlanFile
+from coterie.simulate.policies.given import Given
+from coterie.simulate.policies.searched import Searched
 from coterie.simulate.schedule import Event, Schedule
+from coterie.simulate.state import Plan
 
 log = logging.getLogger("coterie.flower")
 
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """How a run goes: its schedule, how groups are found, and how long nodes are waited for.
+    """How a run goes: its schedule, how and when groups are found, how long nodes are waited for.
 
-    With `plan`, the groups are those of a plan file. A group of which fewer than `min_per_group`
+    They are searched for, or those of a plan file. A group of which fewer than `min_per_group`
     nodes answer keeps its model; after `patience` such means in a row the run ends.
     """
 
     schedule: Schedule
     steps: int
-    planning: Planning
-    plan: Plan | None = None
+    planning: Planning | PlanFile
     min_per_group: int = 1
     patience: int = 3
     timeout_s: float = 600.0
     config: Mapping[str, Any] = field(default_factory=dict)
+    policy: Given | Searched = field(default_factory=Searched)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,29 +63,23 @@ class Outcome:
 
 
 def rounds(crew: Crew, terms: Terms, state: State) -> Iterator[State]:
-    """Run from a state; yield the state after every mean. Groups are planned after step 1."""
-    roster = Roster()
+    """Run Algorithm 1 from a state, as `simulate.loop` does; yield the state after every mean."""
+    roster, by = Roster(), terms.planning
+    shown = by.evidence if isinstance(by, Planning) else "none"
     while state.t < terms.steps:
-        schedule = terms.schedule if state.groups else Schedule(1, 1)
-        t, event = schedule.next_aggregation(state.t, terms.steps)
-        again = event is Event.GLOBAL
-        shown = _shown(terms)
+        stop, scope = state.plan.schedule.next_aggregation(state.t, terms.steps)
+        again = scope is Event.GLOBAL
         roster = roll_call(crew, roster, shown, terms.timeout_s, terms.config, again=again)
         groups = state.groups or (tuple(roster.names),)
-        done = group_round(crew, terms, roster, _pairs(groups, state.models), state.t, t)
-        short = _short(terms, done, state.short)
-        models, weighed = tuple(done.models), _weighed(done, state)
-        if event is Event.GLOBAL:
-            models, weighed = (_global(done, weighed, state),), ()
-        if event is Event.GLOBAL and state.groups is None:
-            found = _plan(crew, terms, roster, models[0])
-            done = replace(done, dropped=[*done.dropped, *found.left_out])
+        done = group_round(crew, terms, roster, _pairs(groups, state.models), state.t, stop)
+        state = _averaged(terms, state, done, stop, scope)
+        if scope is Event.GLOBAL and terms.policy.looks(state.plan, stop, terms.steps):
+            found, left_out = _find(crew, terms, roster, state.models[0])
+            done = replace(done, dropped=[*done.dropped, *left_out])
             weights = {name: num_examples([roster.answers[name]])[0] for name in roster.ids}
-            state = replace(state, groups=found.members, servers=found.servers, weights=weights)
-            short = ()
-        row = _row(terms, t, event, done, state)
-        state = replace(state, t=t, models=models, short=short, weighed=weighed)
-        state = replace(state, rows=(*state.rows, row))
+            plan = Plan(terms.schedule, found)
+            state = replace(state, plan=plan, weights=weights, short=())
+        state = replace(state, rows=(*state.rows, _row(terms, scope, done, state)))
         yield state
 
 
@@ -139,13 +136,8 @@ def group_round(
             counted += there
         else:
             log.warning(
-                "group %d: %d of %d nodes answered within %g s, and %d are needed; it keeps "
-                "its model",
-                k,
-                len(there),
-                len(names),
-                terms.timeout_s,
-                terms.min_per_group,
+                f"group {k}: {len(there)} of {len(names)} nodes answered within "
+                f"{terms.timeout_s:g} s, and {terms.min_per_group} are needed; it keeps its model"
             )
             models.append(model)
             weights.append(0.0)
@@ -153,6 +145,15 @@ def group_round(
     for node in dropped:
         log.warning("step %d: node %r is %s: %s", stop, node.node, node.fault, node.reason)
     return Outcome(models, weights, dropped, len(counted), mean_metrics(counted))
+
+
+def _averaged(terms: Terms, before: State, done: Outcome, stop: int, scope: Event) -> State:
+    """Return the state after a mean: a model for each group, or one for all after a global one."""
+    short = _short(terms, done, before.short)
+    models, weighed = tuple(done.models), _weighed(done, before)
+    if scope is Event.GLOBAL:
+        models, weighed = (_global(done, weighed, before),), ()
+    return replace(before, t=stop, models=models, short=short, weighed=weighed)
 
 
 def _weighed(done: Outcome, before: State) -> tuple[float, ...]:
@@ -188,11 +189,13 @@ def _short(terms: Terms, done: Outcome, before: Sequence[int]) -> tuple[int, ...
     return now
 
 
-def _plan(crew: Crew, terms: Terms, roster: Roster, model: Arrays) -> Groups:
-    """Group the nodes: as the plan file says, or on what they show of their data."""
-    if terms.plan is not None:
-        return by_plan(terms.plan, roster)
+def _find(
+    crew: Crew, terms: Terms, roster: Roster, model: Arrays
+) -> tuple[Groups, Sequence[Dropped]]:
+    """Group the nodes as the plan file says, or on what they show; name those left out."""
     planning, sketches, silent = terms.planning, dict[str, Answer](), list[Dropped]()
+    if isinstance(planning, PlanFile):
+        return by_plan(planning, roster), silent
     if planning.evidence == "sketch":
         config = {
             **terms.config,
@@ -207,27 +210,23 @@ def _plan(crew: Crew, terms: Terms, roster: Roster, model: Arrays) -> Groups:
             log.warning("node %r shows no sketch and is left out: %s", node.node, node.reason)
         silent, sketches = heard.dropped, dict(heard.used)
     nbytes = sum(array.nbytes for array in model.values())
-    found = find_groups(planning, roster, sketches, nbytes)
-    return replace(found, left_out=(*silent, *found.left_out))
-
-
-def _shown(terms: Terms) -> str:
-    return "none" if terms.plan is not None else terms.planning.evidence
+    found, left_out = find_groups(planning, terms.schedule.tau2, roster, sketches, nbytes)
+    return found, [*silent, *left_out]
 
 
 def _round(terms: Terms, t: int) -> int:
     """Number of the global round that step t is in, from 1."""
-    return -(-t // (terms.schedule.tau1 * terms.schedule.tau2))
+    return -(-t // terms.schedule.cycle)
 
 
-def _row(terms: Terms, t: int, event: Event, done: Outcome, state: State) -> dict[str, Any]:
+def _row(terms: Terms, scope: Event, done: Outcome, state: State) -> dict[str, Any]:
     faults = dict.fromkeys(("late", "failed", "rejected"), 0)
     for node in done.dropped:
         faults[node.fault] += 1
     return {
-        "t": t,
-        "round": _round(terms, t),
-        "event": str(event),
+        "t": state.t,
+        "round": _round(terms, state.t),
+        "event": str(scope),
         "counted": done.counted,
         **faults,
         "held": sum(not w for w in done.weights),  # groups that keep their model

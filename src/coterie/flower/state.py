@@ -9,30 +9,40 @@ from typing import Any
 import numpy as np
 
 from coterie.flower import FlowerError
+from coterie.flower.groups import Groups
 from coterie.flower.messages import Arrays
 from coterie.runs.record import write_atomically
+from coterie.simulate.policies.searched import UNPLANNED
+from coterie.simulate.schedule import Schedule
+from coterie.simulate.state import Plan
 
 FILE = "state.safetensors"
 VERSION = "2"
+PER_MEAN = "rows", "short", "weighed"  # fields of a state that are lists in the file
 
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """Where a run is after step t: a model for every group, or one for all, and who is where.
+    """Where a run is after step t: a model for every group, or one for all, and its plan.
 
-    `groups` are names by group, None until planned. `rows` say what every aggregation did; `short`
-    counts, for each group, the aggregations in a row that too few of its nodes took part in, and
-    `weighed` has the examples that counted in its last mean since the global one, 0 if in none.
+    There is no clock, for nodes take the time that they take. `rows` say what every aggregation
+    did; `short` counts, for each group, the aggregations in a row that too few of its nodes took
+    part in, and `weighed` has the examples that counted in its last mean since the global one, 0 if
+    in none.
     """
 
     t: int
     models: tuple[Arrays, ...]
-    groups: tuple[tuple[str, ...], ...] | None = None
-    servers: tuple[str, ...] = ()
+    plan: Plan[Groups] = UNPLANNED
     weights: Mapping[str, float] = field(default_factory=dict)
     rows: tuple[dict[str, Any], ...] = ()
     short: tuple[int, ...] = ()
     weighed: tuple[float, ...] = ()
+
+    @property
+    def groups(self) -> tuple[tuple[str, ...], ...] | None:
+        """Names by group, None until they are planned."""
+        return self.plan.groups.members if self.plan.groups else None
 
 
 def save_state(folder: Path, state: State, about: Mapping[str, Any]) -> None:
@@ -45,11 +55,9 @@ def save_state(folder: Path, state: State, about: Mapping[str, Any]) -> None:
         "t": state.t,
         "models": len(state.models),
         "groups": state.groups,
-        "servers": state.servers,
+        "servers": state.plan.groups.servers if state.plan.groups else (),
         "weights": dict(state.weights),
-        "rows": state.rows,
-        "short": state.short,
-        "weighed": state.weighed,
+        **{key: getattr(state, key) for key in PER_MEAN},
     }
     arrays = {
         f"{k}/{key}": np.asarray(array, order="C")
@@ -63,13 +71,18 @@ def save_state(folder: Path, state: State, about: Mapping[str, Any]) -> None:
         raise FlowerError(f"{folder / FILE}: cannot be written ({error.strerror})") from error
 
 
-def load_state(folder: Path, about: Mapping[str, Any], like: Arrays) -> State | None:
-    """Read the state of a run, None if it has not begun; refuse that of another run."""
+def load_state(
+    folder: Path | None, about: Mapping[str, Any], first: State, schedule: Schedule
+) -> State:
+    """Read the state of a run, the first one if it has not begun; refuse that of another run.
+
+    The schedule of groups is not in the file: `about` says what it is, and must be the same.
+    """
     from safetensors import SafetensorError, safe_open
 
-    path = folder / FILE
-    if not path.exists():
-        return None
+    if folder is None or not (path := folder / FILE).exists():
+        return first
+    like, plan = first.models[0], first.plan
     try:
         with safe_open(path, "np") as file:
             header = json.loads((file.metadata() or {})["coterie"])
@@ -80,17 +93,11 @@ def load_state(folder: Path, about: Mapping[str, Any], like: Arrays) -> State | 
                 "begin anew in another folder"
             )
         models = tuple({key: arrays[f"{k}/{key}"] for key in like} for k in range(header["models"]))
-        groups = header["groups"]
-        state = State(
-            header["t"],
-            models,
-            None if groups is None else tuple(tuple(group) for group in groups),
-            tuple(header["servers"]),
-            header["weights"],
-            tuple(header["rows"]),
-            tuple(header["short"]),
-            tuple(header["weighed"]),
-        )
+        if header["groups"] is not None:
+            members = tuple(tuple(group) for group in header["groups"])
+            plan = Plan(schedule, Groups(members, tuple(header["servers"])))
+        lists = (tuple(header[key]) for key in PER_MEAN)
+        state = State(header["t"], models, plan, header["weights"], *lists)
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise FlowerError(f"{path}: damaged ({error}); move it away to begin anew") from error
     before, now = header["about"], json.loads(json.dumps(dict(about), default=repr))

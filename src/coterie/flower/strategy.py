@@ -23,7 +23,7 @@ from coterie.network import Network
 from coterie.preview.planfile import Plan
 from coterie.preview.planfile.reading import read_plan
 from coterie.simulate.algorithms import Search
-from coterie.simulate.schedule import Schedule
+from coterie.simulate.schedule import Event, Schedule
 
 log = logging.getLogger("coterie.flower")
 UNAVAILABLE = (3, 4)  # Flower's codes for a message or a reply that expired: the node was late
@@ -87,9 +87,7 @@ class GroupStrategy(Strategy):  # type: ignore[misc]
             tau1, tau2, num_groups = self.plan.tau1, self.plan.tau2, len(self.plan.servers)
             min_nodes = len(self.plan.nodes)
         self.schedule = Schedule(tau1, tau2)
-        self.planning = Planning(
-            num_groups, tau2, evidence, search, network, limits, seed, sketch_size
-        )
+        self.planning = Planning(num_groups, evidence, search, network, limits, seed, sketch_size)
         self.min_nodes, self.min_per_group, self.patience = min_nodes, min_per_group, patience
         self.wait_s, self.poll_s, self.evaluate = wait_s, poll_s, evaluate
         self.state_dir = None if state_dir is None else Path(state_dir)
@@ -119,15 +117,16 @@ class GroupStrategy(Strategy):  # type: ignore[misc]
         first = numpy_of(initial_arrays)
         terms = self.terms(num_rounds, timeout, dict(train_config or {}))
         about = self.about(terms)
-        state = self._begin(terms, first, about)
+        state = load_state(self.state_dir, about, State(0, (first,)), self.schedule)
         result, began = Result(), state.t == 0
+        if not began:
+            log.info("going on from %s after step %d of %d", self.state_dir, state.t, terms.steps)
         result.arrays = record_of(overall(state))
         if evaluate_fn and began:
             _keep(result.evaluate_metrics_serverapp, 0, evaluate_fn(0, initial_arrays))
         self._wait(crew, state)
         for row in state.rows:
             _tell(result, row)
-        ended = self._ends_round(terms)
         for now in rounds(crew, terms, state):
             self.state = state = now
             row = now.rows[-1]
@@ -135,7 +134,7 @@ class GroupStrategy(Strategy):  # type: ignore[misc]
                 save_state(self.state_dir, state, about)
             log.info("step %d of %d, %s mean: %s", state.t, terms.steps, row["event"], _said(row))
             _tell(result, row)
-            if row["event"] == "global" and ended(state.t):
+            if self.schedule.event(state.t) is Event.GLOBAL:  # else groups were planned
                 arrays = record_of(state.models[0])
                 result.arrays = arrays
                 if self.evaluate:
@@ -148,17 +147,9 @@ class GroupStrategy(Strategy):  # type: ignore[misc]
 
     def terms(self, num_rounds: int, timeout_s: float, config: Mapping[str, Any]) -> Terms:
         """Return how a run of so many global rounds goes."""
-        steps = num_rounds * self.schedule.tau1 * self.schedule.tau2
-        return Terms(
-            self.schedule,
-            steps,
-            self.planning,
-            self.plan,
-            self.min_per_group,
-            self.patience,
-            timeout_s,
-            config,
-        )
+        steps, by = num_rounds * self.schedule.cycle, self.plan or self.planning
+        least, patience = self.min_per_group, self.patience
+        return Terms(self.schedule, steps, by, least, patience, timeout_s, config)
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -217,20 +208,6 @@ class GroupStrategy(Strategy):  # type: ignore[misc]
             if not groups or len(crew.nodes()) < least:
                 raise
             log.warning("going on without all of the nodes: %s", error)
-
-    def _begin(self, terms: Terms, first: Arrays, about: Mapping[str, Any]) -> State:
-        state = None
-        if self.state_dir is not None:
-            state = load_state(self.state_dir, about, first)
-        if state is None:
-            return State(0, (first,))
-        log.info("going on from %s after step %d of %d", self.state_dir, state.t, terms.steps)
-        return state
-
-    def _ends_round(self, terms: Terms) -> Callable[[int], bool]:
-        """Tell the end of a round from the mean at which groups are planned."""
-        cycle = self.schedule.tau1 * self.schedule.tau2
-        return lambda t: t % cycle == 0 or t == terms.steps
 
     def _evaluate(
         self, crew: "GridCrew", terms: Terms, state: State, config: dict[str, Any]

@@ -8,10 +8,11 @@ from coterie.grouping import Evidence
 from coterie.simulate.pace import lockstep
 from coterie.simulate.planning import evidence_for
 from coterie.simulate.policies.pilot import Choice, Pilot
+from coterie.simulate.policies.searched import UNPLANNED
 from coterie.simulate.problem import Problem
 from coterie.simulate.rows import gradients_at, row_after
-from coterie.simulate.schedule import Event, Schedule
-from coterie.simulate.state import Plan, State, Turn
+from coterie.simulate.schedule import Event
+from coterie.simulate.state import State, Turn
 
 
 def rounds(problem: Problem, state: State | None = None) -> Iterator[State]:
@@ -42,7 +43,7 @@ def _averaged(problem: Problem, models: Models, turn: Turn) -> Models:
 
 def first_evidence(problem: Problem) -> Evidence:
     """Return what the planner sees at the first global mean, after one step."""
-    turn = lockstep(problem, Plan(Schedule(1, 1)), 0)
+    turn = lockstep(problem, UNPLANNED, 0)
     models = _averaged(problem, problem.first_models, turn)
     return evidence_for(problem, gradients_at(problem, models, turn.stop), 0)
 

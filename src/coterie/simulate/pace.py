@@ -10,7 +10,7 @@ from coterie.simulate.schedule import Event
 from coterie.simulate.state import Plan, Turn
 
 
-def lockstep(problem: Problem, plan: Plan, start: int) -> Turn:
+def lockstep(problem: Problem, plan: Plan[Averaging], start: int) -> Turn:
     """Return the steps after `start` up to the next mean of the plan, and that mean."""
     stop, scope = plan.schedule.next_aggregation(start, problem.steps)
     who = plan.groups if plan.groups and scope is Event.GROUP else problem.everyone

@@ -5,7 +5,7 @@ from dataclasses import replace
 from coterie.core.errors import GroupingError
 from coterie.core.streams import Stream, generator
 from coterie.engine.contract import Gradients
-from coterie.grouping import Evidence, Planner, check_grouping
+from coterie.grouping import Evidence, Grouping, Planner, check_grouping
 from coterie.grouping.limits import broken
 from coterie.network import Transfer
 from coterie.simulate.fleet import Averaging
@@ -15,14 +15,22 @@ from coterie.simulate.problem import Problem
 def plan(
     problem: Problem, evidence: Evidence, t: int = 0, planner: Planner | None = None
 ) -> Averaging:
-    """Ask the planner; its random choices depend on the seed, and later also on when it is."""
-    rng = generator(problem.seed, Stream.PLAN, *([t] if t else []))
-    answer = (planner or problem.planner)(evidence, rng)
-    grouping = check_grouping(answer, problem.fleet.n, evidence.places)
-    beyond = broken(evidence, grouping) if problem.policy.searches else ""
+    """Ask the planner for groups, and price them; given ones need not keep to limits."""
+    by, limited = planner or problem.planner, problem.policy.searches
+    found = asked(by, evidence, problem.seed, t, limited=limited)
+    return problem.fleet.averaging(found, problem.model_bytes)
+
+
+def asked(
+    planner: Planner, evidence: Evidence, seed: int, t: int = 0, *, limited: bool = True
+) -> Grouping:
+    """Return a planner's answer, checked; chance depends on the seed, and later also on when."""
+    rng = generator(seed, Stream.PLAN, *([t] if t else []))
+    grouping = check_grouping(planner(evidence, rng), len(evidence.p), evidence.places)
+    beyond = broken(evidence, grouping) if limited else ""
     if beyond:
         raise GroupingError(f"the planner's groups do not keep to {beyond}")
-    return problem.fleet.averaging(grouping, problem.model_bytes)
+    return grouping
 
 
 def evidence_for(problem: Problem, found: Gradients | None, t: int) -> Evidence:

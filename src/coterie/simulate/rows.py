@@ -14,14 +14,14 @@ from coterie.simulate.schedule import Event
 from coterie.simulate.state import Plan, Row, State, Turn
 
 
-def first_row(problem: Problem, models: Models, plan: Plan) -> Row:
+def first_row(problem: Problem, models: Models, plan: Plan[Averaging]) -> Row:
     """Return the row of the start, which is always measured."""
     return _row(problem, "start", 0, models, plan.groups, Clock(), counted=0, due=True)
 
 
 def row_after(problem: Problem, s: State, turn: Turn, *, due: bool = False) -> Row:
     """Return the row of a mean; measured every eval_every global means, at the end, or if due."""
-    rounds_done = s.t // (problem.schedule.tau1 * problem.schedule.tau2)
+    rounds_done = s.t // problem.schedule.cycle
     due |= turn.scope is not Event.GROUP and rounds_done % problem.eval_every == 0
     due |= s.t == problem.steps
     counted = problem.fleet.n if turn.counted is None else len(turn.counted)

@@ -24,9 +24,14 @@ class Schedule:
     tau2: int
     start: int = 0  # the step that it counts from
 
+    @property
+    def cycle(self) -> int:
+        """Local steps from one global mean to the next: a round."""
+        return self.tau1 * self.tau2
+
     def event(self, t: int) -> Event:
         """Event at the end of step t = 1, 2, ..."""
-        if (t - self.start) % (self.tau1 * self.tau2) == 0:
+        if (t - self.start) % self.cycle == 0:
             return Event.GLOBAL
         return Event.GROUP if (t - self.start) % self.tau1 == 0 else Event.LOCAL
 

@@ -1,6 +1,7 @@
 """The values that the loop passes on: whose turn it was, the plan, where a run is, and its row."""
 
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from coterie.core.arrays import Ints
 from coterie.engine.contract import Models
@@ -9,6 +10,8 @@ from coterie.simulate.clock import Clock
 from coterie.simulate.fleet import Averaging
 from coterie.simulate.forecast import Tuned
 from coterie.simulate.schedule import Event, Schedule
+
+G = TypeVar("G")
 
 
 @dataclass(frozen=True)
@@ -38,11 +41,15 @@ class Planned:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
-    """Who trains with whom, when what is averaged, and what its policy remembers."""
+class Plan(Generic[G]):
+    """Who trains with whom, when what is averaged, and what its policy remembers.
+
+    A simulated run has its groups by numbers, with what a mean of them takes. A run on Flower has
+    them by names: its nodes come and go, and take the time that they take.
+    """
 
     schedule: Schedule
-    groups: Averaging | None = None  # None until planned
+    groups: G | None = None  # None until planned
     memory: Planned | Tuned | None = None
 
 
@@ -52,7 +59,7 @@ class State:
 
     t: int
     models: Models
-    plan: Plan
+    plan: Plan[Averaging]
     clock: Clock
     row: Row
 

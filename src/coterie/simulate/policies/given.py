@@ -1,9 +1,11 @@
 """Groups that need nothing from the nodes: planned at the start and kept."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from coterie.engine.contract import Models
 from coterie.simulate.clock import Clock
+from coterie.simulate.fleet import Averaging
 from coterie.simulate.planning import evidence_for, plan
 from coterie.simulate.problem import Problem
 from coterie.simulate.rows import first_row
@@ -25,7 +27,11 @@ class Given:
         """Change nothing."""
         return s
 
+    def looks(self, now: Plan[Any], t: int, steps: int) -> bool:
+        """Return that nodes never have to show their data."""
+        return False
 
-def begun(problem: Problem, models: Models, plan: Plan) -> State:
+
+def begun(problem: Problem, models: Models, plan: Plan[Averaging]) -> State:
     """Return the state before the first step."""
     return State(0, models, plan, Clock(), first_row(problem, models, plan))

@@ -139,7 +139,7 @@ def choose(
     return Choice(outlook, forecasts, chosen, found[best.option.at], tuple(left_out), spent_bytes)
 
 
-def first(tuned: Tuned, choice: Choice, seconds: float) -> Plan:
+def first(tuned: Tuned, choice: Choice, seconds: float) -> Plan[Averaging]:
     """Return the plan that was chosen, from now on."""
     c = choice.chosen
     tuned = replace(tuned, ratio=c.option.ratio, expected=expected(choice, seconds))
@@ -153,7 +153,9 @@ def expected(choice: Choice, seconds: float) -> Expected:
     return Expected(when, low, high, c.loss, choice.outlook.accuracy(c))
 
 
-def again(problem: Problem, tuning: Tuning, plan: Plan, spent_bytes: float) -> Plan:
+def again(
+    problem: Problem, tuning: Tuning, plan: Plan[Averaging], spent_bytes: float
+) -> Plan[Averaging]:
     """Return a plan with another schedule where that is forecast to be sooner by some percent."""
     now, groups, tuned = plan.schedule, plan.groups, plan.memory
     assert groups is not None and isinstance(tuned, Tuned)  # the pilot is over
@@ -172,7 +174,7 @@ def again(problem: Problem, tuning: Tuning, plan: Plan, spent_bytes: float) -> P
     return replace(plan, memory=replace(tuned, looked_at=t))
 
 
-def _taken(groups: Averaging, tuned: Tuned, forecast: Forecast, t: int) -> Plan:
+def _taken(groups: Averaging, tuned: Tuned, forecast: Forecast, t: int) -> Plan[Averaging]:
     tau1, tau2 = forecast.tau1, forecast.tau2
     changes = (*tuned.changes, (t, tau1, tau2))
     return Plan(Schedule(tau1, tau2, t), groups, replace(tuned, looked_at=t, changes=changes))

@@ -4,17 +4,21 @@ Also, where that is wanted, again when some time has passed or the groups have d
 """
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from coterie.core.arrays import Ints
 from coterie.engine.contract import Models
 from coterie.grouping import Evidence
 from coterie.grouping.objective import Objective
+from coterie.simulate.fleet import Averaging
 from coterie.simulate.planning import evidence_for, evidence_upload, plan
 from coterie.simulate.policies.given import begun
 from coterie.simulate.problem import Problem
 from coterie.simulate.rows import gradients_at, row_after
 from coterie.simulate.schedule import Schedule
 from coterie.simulate.state import Plan, Planned, State, Turn
+
+UNPLANNED: Plan[Any] = Plan(Schedule(1, 1))  # everybody averages after every step
 
 
 @dataclass(frozen=True)
@@ -48,34 +52,32 @@ class Searched:
 
     def begin(self, problem: Problem, models: Models) -> State:
         """Let everybody average after every step."""
-        return begun(problem, models, Plan(Schedule(1, 1)))
+        return begun(problem, models, UNPLANNED)
 
     def after(self, problem: Problem, s: State, turn: Turn) -> State:
         """Plan if it is the first global mean, or if it is time to plan again."""
-        if not self._looks(problem, s):
+        if not self.looks(s.plan, s.t, problem.steps):
             return s
         shown = evidence_for(problem, gradients_at(problem, s.models, s.t), s.t if s.groups else 0)
         s = replace(s, clock=s.clock.after("grouping", 0.0, evidence_upload(problem)))
-        if self._plans(problem, s, shown):
+        if self.plans(s.plan, s.t, shown):
             groups = plan(problem, shown, s.t if s.groups else 0)
             planned = Planned(s.t, Objective(shown).divergence(groups.grouping.z))
             s = replace(s, plan=Plan(problem.schedule, groups, planned))
         return replace(s, row=row_after(problem, s, turn, due=True))
 
-    def _looks(self, problem: Problem, s: State) -> bool:
-        """Whether nodes show their data at this global mean."""
-        if s.groups is None:
+    def looks(self, now: Plan[Any], t: int, steps: int) -> bool:
+        """Whether nodes show their data at the global mean after step t of so many."""
+        return now.groups is None or (t < steps and self.regroup.looks(_rounds_since(now, t)))
+
+    def plans(self, now: Plan[Averaging], t: int, shown: Evidence) -> bool:
+        """Whether groups are planned at this mean, going by what nodes have shown."""
+        if now.groups is None or not isinstance(now.memory, Planned):
             return True
-        return s.t < problem.steps and self.regroup.looks(_rounds_since(problem, s))
-
-    def _plans(self, problem: Problem, s: State, shown: Evidence) -> bool:
-        if s.groups is None or not isinstance(s.plan.memory, Planned):
-            return True
-        ago = _rounds_since(problem, s)
-        return self.regroup.now(ago, s.plan.memory, shown, s.groups.grouping.z)
+        return self.regroup.now(_rounds_since(now, t), now.memory, shown, now.groups.grouping.z)
 
 
-def _rounds_since(problem: Problem, s: State) -> int:
+def _rounds_since(now: Plan[Any], t: int) -> int:
     """Global means since the last plan; the first plan is made inside a round, which counts."""
-    planned = s.plan.memory.t if isinstance(s.plan.memory, Planned) else 0
-    return -(-(s.t - planned) // (problem.schedule.tau1 * problem.schedule.tau2))
+    planned = now.memory.t if isinstance(now.memory, Planned) else 0
+    return -(-(t - planned) // now.schedule.cycle)
