@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coterie.cli.commands import loading, print_table, set_option
+from coterie.cli.pages import write_files
 from coterie.core.errors import CoterieError
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def bound(
     from coterie.cli.experiments import experiment_path
     from coterie.config.files import load_experiment
     from coterie.render.page.bound import bound_figure
-    from coterie.render.page.html import png, write
+    from coterie.render.page.html import png
     from coterie.theory.measure import stray
 
     path = experiment_path(file)
@@ -65,13 +66,10 @@ def bound(
         click.echo(json.dumps(_plain(found, config.algorithm.name), indent=1))
     else:
         _print(found, config.algorithm.name)
-    if picture is not None:
-        write(picture, png(bound_figure(found)))
+    files = {} if picture is None else {picture: png(bound_figure(found))}
     if table is not None:
-        write(table, _csv(found))
-    for name in (picture, table):
-        if name is not None:
-            click.echo(f"wrote {name}", err=as_json)
+        files[table] = _csv(found)
+    write_files(files, err=as_json)
 
 
 def _plain(found: "Straying", name: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from coterie.cli.commands import Commands, loading, print_table, set_option
-from coterie.core.errors import CoterieError
+from coterie.cli.pages import page_path, write_files
 
 if TYPE_CHECKING:
     from coterie.data import Dataset
@@ -129,21 +129,21 @@ def show(file: str, overrides: tuple[str, ...], out: Path | None, groups: bool) 
     from coterie.cli.experiments import experiment_path
     from coterie.config.files import load_experiment
     from coterie.preview.data import COLUMNS, FOOTING, cells, surveys
-    from coterie.render.page.data import write_survey
+    from coterie.render.page.data import survey_page
+    from coterie.render.page.html import page_files
 
-    path = experiment_path(file)
-    page = out or Path(f"data-{path.stem}.html")
-    if not page.name or page.is_dir():
-        raise CoterieError(f"--out must name a page, such as data.html, got {str(page)!r}")
-    configs = load_experiment(path, overrides)
-    with loading(path.stem) as progress:
+    experiment = experiment_path(file)
+    path = page_path("data", experiment.stem, out)
+    configs = load_experiment(experiment, overrides)
+    with loading(experiment.stem) as progress:
         found = list(surveys(configs, groups=groups, progress=progress))
+        progress("drawing", 0, 0)
+        files = page_files(survey_page(found), path)
     for survey in found:
         title = f"{survey.title}\n{survey.facts}"
         foot = "\n".join([FOOTING, *survey.notes])
         print_table(title, COLUMNS, [cells(part) for part in survey.parts], foot)
-    for written in write_survey(found, page):
-        click.echo(f"wrote {written}")
+    write_files(files)
 
 
 def _say(line: str) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from coterie.cli.commands import loading
+from coterie.cli.pages import write_files
 from coterie.core.errors import CoterieError
 
 if TYPE_CHECKING:
@@ -66,16 +67,13 @@ def figures(
     markers and hatches in grey print. Fonts are embedded. The same runs give the same bytes.
     """
     from coterie.render.figures import draw_figures
-    from coterie.render.page.html import write
 
     if out.exists() and not out.is_dir():
         raise CoterieError(f"--out must be a folder, got {str(out)!r}")
     with loading("figures") as show:
         found = _read(runs, show)
         files = draw_figures(found, suffix=suffix, width=width, target=target, progress=show)
-    for name, content in files.items():
-        write(out / name, content)
-        click.echo(f"wrote {out / name}")
+    write_files({out / name: content for name, content in files.items()})
 
 
 @click.command()

@@ -1,11 +1,15 @@
-"""What every page and picture is made with."""
+"""What every page and picture is made with.
+
+A page is a value: a title, and sections of tables with a figure. `page_files` alone draws it.
+"""
 
 import base64
 import html
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,6 +17,7 @@ from coterie.core.arrays import Ints
 from coterie.core.errors import RecordError
 from coterie.runs.record import write_atomically
 
+NEW = "\n"  # a line of a title or foot; a name of a column is on one line
 STYLE = """
 :root { color-scheme: light dark; --line: #8884; }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; }
@@ -25,14 +30,79 @@ small { opacity: .75; }
 """
 
 
-def page(title: str, parts: Sequence[str]) -> bytes:
-    """Put parts of HTML on one page that needs nothing else."""
+class Table(NamedTuple):
+    """What a table says, on a page as in a terminal."""
+
+    title: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    foot: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """Tables about one thing, with a figure below the first, which is drawn when called."""
+
+    tables: Sequence[Table]
+    draw: Callable[[], Any]
+    alt: str
+    heading: str = ""
+    remarks: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Page:
+    """What a command shows, in a terminal and as a file; title and foot are HTML of ours."""
+
+    title: str
+    sections: Sequence[Section]
+    foot: str = ""
+
+
+def page_files(page: Page, path: Path | None) -> dict[Path, bytes]:
+    """Draw a page as one self-contained HTML file, and a PNG beside it for every section.
+
+    Without a path nothing is drawn.
+    """
+    if path is None:
+        return {}
+    # A large figure takes a second, so that it is drawn once for both files.
+    pictures = [png(section.draw()) for section in page.sections]
+    sections = [_section(*pair) for pair in zip(page.sections, pictures, strict=True)]
+    foot = f"<p><small>{page.foot}</small></p>" if page.foot else ""
     content = (
         "<!doctype html><html lang='en'><meta charset='utf-8'>"
         "<meta name='viewport' content='width=device-width, initial-scale=1'>"
-        f"<title>{title}</title><style>{STYLE}</style>{''.join(parts)}</html>"
+        f"<title>{page.title}</title><style>{STYLE}</style>"
+        f"<h1>{page.title}</h1>{''.join(sections)}{foot}</html>"
     )
-    return content.encode()
+    numbers = [f"-{nth}" for nth in range(1, len(pictures) + 1)] if len(pictures) > 1 else [""]
+    names = [path.with_name(f"{path.stem}{number}.png") for number in numbers]
+    return {path.with_suffix(".html"): content.encode(), **dict(zip(names, pictures, strict=True))}
+
+
+def _section(section: Section, picture: bytes) -> str:
+    heading = f"<h2>{html.escape(section.heading)}</h2>" if section.heading else ""
+    first, *others = map(_table, section.tables)
+    remarks = "".join(f"<li>{html.escape(line)}</li>" for line in section.remarks)
+    ending = f"<ul>{remarks}</ul>" if remarks else ""
+    return "".join([heading, first, image(picture, section.alt), *others, ending])
+
+
+def _table(table: Table) -> str:
+    """Write a table that scrolls where it is too wide, with what stands above and below it."""
+    columns = "".join(f"<th>{html.escape(name.replace(NEW, ' '))}</th>" for name in table.head)
+    lines = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
+        for row in table.rows
+    )
+    inside = f"<table><tr>{columns}</tr>{lines}</table>"
+    foot = f"<p><small>{_broken(table.foot)}</small></p>" if table.foot else ""
+    return f"<p>{_broken(table.title)}</p><div class='wide'>{inside}</div>{foot}"
+
+
+def _broken(text: str) -> str:
+    return html.escape(text).replace(NEW, "<br>")
 
 
 def write(path: Path, content: bytes) -> None:
@@ -55,15 +125,6 @@ def image(picture: bytes, alt: str) -> str:
     """Return a PNG as an HTML image that carries its own data."""
     data = base64.b64encode(picture).decode()
     return f"<p class='wide'><img alt='{html.escape(alt)}' src='data:image/png;base64,{data}'></p>"
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return an HTML table that scrolls where it is too wide."""
-    columns = "".join(f"<th>{html.escape(name)}</th>" for name in head)
-    lines = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
-    )
-    return f"<div class='wide'><table><tr>{columns}</tr>{lines}</table></div>"
 
 
 def draw_shares(axis: Any, counts: Ints) -> Any:
