@@ -75,12 +75,16 @@ def members_of(runs: Sequence[RecordedRun], block: Block) -> list[RecordedRun]:
     return [run for run in runs if mine(run)]
 
 
+def first_reaching(run: RecordedRun, target: float) -> dict[str, Any] | None:
+    """Return the first row with at least that test accuracy; None if a run never has it."""
+    pairs = ((row["test_accuracy"], row) for row in run.rows)
+    return next((row for value, row in pairs if value is not None and value >= target), None)
+
+
 def seconds_to(run: RecordedRun, target: float) -> float | None:
     """Simulated seconds until a run's test accuracy first reaches target; None if it never does."""
-    for row in run.rows:
-        if row["test_accuracy"] is not None and row["test_accuracy"] >= target:
-            return float(row["seconds"])
-    return None
+    row = first_reaching(run, target)
+    return None if row is None else float(row["seconds"])
 
 
 def label(run: RecordedRun) -> str:
