@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coterie.cli.commands import loading, print_table, set_option
+from coterie.cli.commands import loading, print_table
+from coterie.cli.options import DRAWS_BY_OUT, PATH, json_option, out_option, set_option
 from coterie.cli.pages import write_files
 from coterie.core.errors import CoterieError
 
@@ -26,12 +27,10 @@ FOOT = (
 
 @click.command()
 @click.argument("file")
-@set_option
-@click.option(
-    "-o", "--out", type=click.Path(path_type=Path), help="Picture to write [bound-FILE.png]."
-)
-@click.option("--csv", "table", type=click.Path(path_type=Path), help="Every step, as CSV.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead; a picture only with -o.")
+@set_option()
+@out_option("PICTURE", "Picture to write [bound-FILE.png].")
+@click.option("--csv", "table", type=PATH, help="CSV to write, of every step.")
+@json_option(DRAWS_BY_OUT)
 def bound(
     file: str, overrides: tuple[str, ...], out: Path | None, table: Path | None, as_json: bool
 ) -> None:

@@ -52,15 +52,6 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
 
-set_option = click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Override a setting of the file, such as algorithm.tau1=5 (see 'coterie list settings').",
-)
-
-
 class Stopped(click.Abort):
     """Ctrl-C, and what it leaves."""
 

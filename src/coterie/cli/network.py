@@ -5,19 +5,15 @@ from pathlib import Path
 
 import click
 
-from coterie.cli.commands import loading, set_option
+from coterie.cli.commands import loading
+from coterie.cli.options import DRAWS_BY_OUT, json_option, out_option, set_option
 from coterie.cli.pages import page_path, print_page, write_files
 
 
 @click.command()
 @click.argument("file")
-@set_option
-@click.option(
-    "-o",
-    "--out",
-    type=click.Path(path_type=Path),
-    help="Page to write; the pictures go beside it [network-FILE.html].",
-)
+@set_option()
+@out_option("PAGE", "Page to write, with pictures beside it [network-FILE.html].")
 @click.option(
     "--top",
     type=click.IntRange(min=1),
@@ -30,7 +26,7 @@ from coterie.cli.pages import page_path, print_page, write_files
     type=click.Choice(["ns3"]),
     help="Time the same flows on the same routes with ns-3 too, and compare.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead; a page only with --out.")
+@json_option(DRAWS_BY_OUT)
 def network(
     file: str,
     overrides: tuple[str, ...],

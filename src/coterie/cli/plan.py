@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coterie.cli.commands import loading, set_option
+from coterie.cli.commands import loading
+from coterie.cli.options import DRAWS_BY_OUT, PATH, json_option, out_option, set_option
 from coterie.cli.pages import SUFFIXES, check_file, page_path, print_page, write_files
 from coterie.core.errors import CoterieError
 
@@ -25,12 +26,12 @@ MOST_BYTES = 10**12  # so that all links of 100,000 nodes together can be counte
 @click.argument("file", required=False)
 @click.option(
     "--nodes",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Without FILE: CSV of node, perhaps edge, and examples of every class.",
 )
 @click.option(
     "--network",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Without FILE: the nodes' network, a CSV, GraphML or JSON (docs/network.md).",
 )
 @click.option(
@@ -39,33 +40,26 @@ MOST_BYTES = 10**12  # so that all links of 100,000 nodes together can be counte
     metavar="BYTES",
     help="Without FILE: size of a model on the wire.",
 )
-@set_option
+@set_option()
 @click.option(
-    "--methods", metavar="A,B,...", help="Ways to group ['coterie list groupings': all of them]."
+    "--methods", metavar="A,B,...", help="Ways to group [all of 'coterie list groupings']."
 )
 @click.option(
-    "--budget", metavar="TIME", help="How long to search with each weighting: 2s, 500ms, 1m."
+    "--budget", metavar="TIME", help="Time to search with each weighting, such as 2s, 500ms or 1m."
 )
-@click.option(
-    "-o",
-    "--out",
-    type=click.Path(path_type=Path),
-    help="Page to write; the picture goes beside it [plan-FILE.html, or plan-NODES.html].",
-)
-@click.option(
-    "--save", type=click.Path(path_type=Path), help="CSV of node, group, server to write."
-)
+@out_option("PAGE", "Page to write, with a picture beside it [plan-FILE.html or plan-NODES.html].")
+@click.option("--save", type=PATH, help="CSV to write, of node, group and server.")
 @click.option(
     "--export",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Plan to write for other systems, .json or .csv: groups, servers, schedule, times.",
 )
 @click.option(
     "--explain",
     is_flag=True,
-    help="Choose the number of groups, tau1 and tau2 by a pilot, and say why [docs/theory.md].",
+    help="Choose the number of groups, tau1 and tau2 by a pilot, and say why (docs/theory.md).",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead; a page only with --out.")
+@json_option(DRAWS_BY_OUT)
 def plan(
     file: str | None,
     nodes: Path | None,
