@@ -19,7 +19,7 @@ from coterie.analysis.curves import curve
 from coterie.analysis.palette import COLOURS, look_numbers
 from coterie.config.files import expand
 from coterie.render.figures import FORMATS, draw_figures
-from coterie.render.figures.curves import accuracy_by_epoch
+from coterie.render.figures.curves import CURVES
 from coterie.render.figures.latex import escape, latex_table
 from coterie.render.figures.style import DASHES, MARKERS, looks, save, short, styled
 from coterie.runs.execute import execute
@@ -316,7 +316,7 @@ def test_a_band_is_drawn_only_for_several_seeds(
         one = [run for run in runs if run.config["seed"] == 0]
         look = looks(list(lines_of(runs)))
         with styled():
-            alone = save(accuracy_by_epoch(lines_of(one), look, 3.5), "pdf")
+            alone = save(CURVES["accuracy-by-epoch"](lines_of(one), look, 3.5), "pdf")
     assert b"/ca 0.18" in unpacked(pdfs["accuracy-by-epoch.pdf"])
     assert b"/ca 0.18" not in unpacked(alone)
 

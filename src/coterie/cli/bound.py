@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coterie.cli.commands import loading, print_table
+from coterie.cli.experiments import read_configs
 from coterie.cli.options import DRAWS_BY_OUT, PATH, json_option, out_option, set_option
 from coterie.cli.pages import write_files
 from coterie.core.errors import CoterieError
@@ -46,18 +47,15 @@ def bound(
     are apart after every global round, the bound that holds and the one that the paper prints, and
     the loss above the lowest that was found with the bound of Theorem 1. Of a sweep, the first run.
     """
-    from coterie.cli.experiments import experiment_path
-    from coterie.config.files import load_experiment
     from coterie.render.page.bound import bound_figure
     from coterie.render.page.html import png
     from coterie.theory.measure import stray
 
-    path = experiment_path(file)
-    picture = out or (None if as_json else Path(f"bound-{path.stem}.png"))
+    name, (config, *_) = read_configs(file, overrides)
+    picture = out or (None if as_json else Path(f"bound-{name}.png"))
     if picture and picture.suffix != ".png":
         raise CoterieError(f"--out must be a .png, got {str(picture)!r}")
-    config = load_experiment(path, overrides)[0]
-    with loading(path.stem) as progress:
+    with loading(name) as progress:
         found = stray(config, progress)
     for note in found.notes:
         click.echo(f"note: {note}", err=True)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from coterie.cli.commands import Commands, loading, print_table
+from coterie.cli.experiments import read_configs
 from coterie.cli.options import PATH, out_option, set_option
 from coterie.cli.pages import page_path, write_files
 
@@ -122,16 +123,13 @@ def show(file: str, overrides: tuple[str, ...], out: Path | None, groups: bool) 
     into an HTML page and a PNG. Of a sweep, each dataset and partition is shown once, with its
     first seed and the first setting of each algorithm.
     """
-    from coterie.cli.experiments import experiment_path
-    from coterie.config.files import load_experiment
     from coterie.preview.data import COLUMNS, FOOTING, cells, surveys
     from coterie.render.page.data import survey_page
     from coterie.render.page.html import page_files
 
-    experiment = experiment_path(file)
-    path = page_path("data", experiment.stem, out)
-    configs = load_experiment(experiment, overrides)
-    with loading(experiment.stem) as progress:
+    name, configs = read_configs(file, overrides)
+    path = page_path("data", name, out)
+    with loading(name) as progress:
         found = list(surveys(configs, groups=groups, progress=progress))
         progress("drawing", 0, 0)
         files = page_files(survey_page(found), path)

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from coterie.cli.commands import loading
+from coterie.cli.experiments import read_configs
 from coterie.cli.options import DRAWS_BY_OUT, json_option, out_option, set_option
 from coterie.cli.pages import page_path, print_page, write_files
 
@@ -64,17 +65,14 @@ def network(
     --against ns3 needs ns-3 (pip install 'coterie[ns3]') and some seconds a pattern; its TCP is the
     profile in network.tcp. See 'coterie list settings' for all of network.*.
     """
-    from coterie.cli.experiments import experiment_path
     from coterie.cli.network_tables import plain, tables
-    from coterie.config.files import load_experiment
     from coterie.preview.network import views
     from coterie.render.page.html import page_files
     from coterie.render.page.network import network_page
 
-    experiment = experiment_path(file)
-    path = page_path("network", experiment.stem, out, as_json=as_json)
-    configs = load_experiment(experiment, overrides)
-    with loading(experiment.stem) as progress:
+    name, configs = read_configs(file, overrides)
+    path = page_path("network", name, out, as_json=as_json)
+    with loading(name) as progress:
         found = list(views(configs, against=against is not None, progress=progress))
         progress("drawing", 0, 0)
         page = network_page(found, [tables(view, top) for view in found])

@@ -1,11 +1,14 @@
 """What `coterie network` says: tables of delays, busy links and late flows, and all as JSON."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 from coterie.analysis.format import number, sizes
 from coterie.core.arrays import Floats
 from coterie.preview.network import Mean, NetworkView
 from coterie.render.page.html import Table
+
+Item = TypeVar("Item")
 
 
 def tables(view: NetworkView, top: int) -> list[Table]:
@@ -57,16 +60,9 @@ def _delays(view: NetworkView) -> Table:
 
 def _busiest(view: NetworkView, top: int) -> Table:
     rows = [
-        (
-            "" if at else mean.label,
-            b.link,
-            b.way,
-            _mb(b.nbytes),
-            _mb(b.bytes_per_s),
-            _share(b.share),
-        )
+        (name, b.link, b.way, _mb(b.nbytes), _mb(b.bytes_per_s), f"{b.share:.0%}")
         for mean in view.means
-        for at, b in enumerate(mean.busiest(top))
+        for name, b in _labelled(mean, mean.busiest(top))
     ]
     foot = "busy: share of its phase for which this direction of a link sends, headers included"
     return Table("Busiest links", ("of", "link", "way", "MB", "MByte/s", "busy"), rows, foot)
@@ -74,19 +70,17 @@ def _busiest(view: NetworkView, top: int) -> Table:
 
 def _slowest(view: NetworkView, top: int) -> Table:
     rows = [
-        (
-            "" if at else mean.label,
-            f.flow,
-            f.way,
-            _ms(f.seconds),
-            f"{f.over_median:.2f}",
-            f"{f.hops}",
-        )
+        (name, f.flow, f.way, _ms(f.seconds), f"{f.over_median:.2f}", f"{f.hops}")
         for mean in view.means
-        for at, f in enumerate(mean.slowest(top))
+        for name, f in _labelled(mean, mean.slowest(top))
     ]
     foot = "ms: from the start of its phase to its last byte; x median: over the phase's median"
     return Table("Slowest flows", ("of", "flow", "way", "ms", "x median", "hops"), rows, foot)
+
+
+def _labelled(mean: Mean, found: Sequence[Item]) -> list[tuple[str, Item]]:
+    """Put the name of a mean before the first of what it has."""
+    return [("" if at else mean.label, each) for at, each in enumerate(found)]
 
 
 def _against(view: NetworkView) -> Table:
@@ -116,10 +110,6 @@ def _ms(seconds: float) -> str:
 
 def _mb(nbytes: float) -> str:
     return number(nbytes, 1e-6)
-
-
-def _share(part: float) -> str:
-    return f"{part:.0%}"
 
 
 def plain(view: NetworkView, top: int) -> dict[str, Any]:

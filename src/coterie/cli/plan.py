@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from coterie.cli.commands import loading
+from coterie.cli.experiments import read_configs
 from coterie.cli.options import DRAWS_BY_OUT, PATH, json_option, out_option, set_option
 from coterie.cli.pages import SUFFIXES, check_file, page_path, print_page, write_files
 from coterie.core.errors import CoterieError
@@ -160,8 +161,6 @@ def _what(
     model_bytes: int | None,
 ) -> "tuple[str, Callable[..., PlanView]]":
     """Name what is planned, and return what plans it: an experiment, or nodes of one's own."""
-    from coterie.cli.experiments import experiment_path
-    from coterie.config.files import load_experiment
     from coterie.preview.from_labels import plans_by_labels
     from coterie.preview.plan import plans
 
@@ -170,8 +169,8 @@ def _what(
     if file is not None:
         if given:
             raise CoterieError(f"FILE says all that {given[0]} does; leave one of them out")
-        path = experiment_path(file)
-        return path.stem, partial(plans, load_experiment(path, overrides))
+        name, configs = read_configs(file, overrides)
+        return name, partial(plans, configs)
     if nodes is None or network is None or model_bytes is None:
         lacks = " and ".join(option for option in told if option not in given)
         raise CoterieError(
@@ -189,18 +188,15 @@ def _explain(
     as_json: bool,
     others: tuple[object, ...],
 ) -> None:
-    from coterie.cli.experiments import experiment_path
     from coterie.cli.explain import explain_plan
-    from coterie.config.files import load_experiment
     from coterie.preview.schedule import opened
 
     if file is None or any(other is not None for other in others):
         raise CoterieError("--explain takes FILE, --set, --out and --json only")
-    path = experiment_path(file)
-    page = page_path("explain", path.stem, out, as_json=as_json)
-    late = [text for text in overrides if text.startswith(f"{ALGORITHM}.")]
-    rest = [text for text in overrides if text not in late]
-    explain_plan(path.stem, opened(load_experiment(path, rest), late), page, as_json)
+    late = tuple(text for text in overrides if text.startswith(f"{ALGORITHM}."))
+    name, configs = read_configs(file, tuple(text for text in overrides if text not in late))
+    page = page_path("explain", name, out, as_json=as_json)
+    explain_plan(name, opened(configs, late), page, as_json)
 
 
 def _check_files(

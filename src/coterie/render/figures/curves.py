@@ -1,6 +1,7 @@
 """Curves over simulated time or epochs: the mean over the seeds, and a band of one deviation."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from coterie.analysis.curves import Curve, curve
@@ -11,16 +12,6 @@ Lines = Mapping[str, Sequence[RecordedRun]]  # runs of each line, one a seed
 Looks = Mapping[str, Look]
 NEARLY_0 = 1e-6  # a Delta that is 0 but for rounding
 DECADE = 10  # values further apart than this are drawn on a logarithmic axis
-
-
-def accuracy_by_time(lines: Lines, looks: Looks, width: float) -> Any:
-    """Test accuracy in percent by simulated seconds, on a logarithmic axis."""
-    return _one(lines, looks, width, "seconds", "test_accuracy", "test accuracy (%)", 100.0)
-
-
-def accuracy_by_epoch(lines: Lines, looks: Looks, width: float) -> Any:
-    """Test accuracy in percent by epochs of local work."""
-    return _one(lines, looks, width, "epoch", "test_accuracy", "test accuracy (%)", 100.0)
 
 
 def loss(lines: Lines, looks: Looks, width: float) -> Any:
@@ -52,10 +43,13 @@ def delta_by_time(lines: Lines, looks: Looks, width: float) -> Any:
         for name, runs in lines.items()
         if any((row.get("Delta") or 0) > NEARLY_0 for run in runs for row in run.rows)
     }
-    return _one(some, looks, width, "seconds", "Delta", "Delta", 1.0)
+    return by(some, looks, width, x="seconds", y="Delta", what="Delta")
 
 
-def _one(lines: Lines, looks: Looks, width: float, x: str, y: str, what: str, unit: float) -> Any:
+def by(
+    lines: Lines, looks: Looks, width: float, *, x: str, y: str, what: str, unit: float = 1.0
+) -> Any:
+    """One quantity by simulated seconds, on a logarithmic axis, or by epochs of local work."""
     figure = _figure(width, 2.1 if width < 5 else 2.9)
     axis = figure.subplots()
     drawn = _draw(axis, lines, looks, x, y, unit)
@@ -111,9 +105,10 @@ def _legend(figure: Any, names: Sequence[str], looks: Looks) -> None:
     legend(figure, handles, names)
 
 
+_accuracy = partial(by, y="test_accuracy", what="test accuracy (%)", unit=100.0)
 CURVES: dict[str, Callable[[Lines, Looks, float], Any]] = {
-    "accuracy-by-time": accuracy_by_time,
-    "accuracy-by-epoch": accuracy_by_epoch,
+    "accuracy-by-time": partial(_accuracy, x="seconds"),
+    "accuracy-by-epoch": partial(_accuracy, x="epoch"),
     "loss": loss,
     "delta-by-time": delta_by_time,
 }

@@ -18,17 +18,17 @@ EMD_CAPTION = (
 
 def survey_page(surveys: Sequence[Survey]) -> Page:
     """Show who holds what in every partition."""
-    alt = "Class counts by node, node sizes, class shares"
     sections = [
-        Section([_table(survey)], partial(survey_figure, survey), alt, survey.title)
+        Section(
+            [Table(survey.facts, COLUMNS, [cells(part) for part in survey.parts], "")],
+            partial(survey_figure, survey),
+            "Class counts by node, node sizes, class shares",
+            survey.title,
+            survey.notes,
+        )
         for survey in surveys
     ]
     return Page("Coterie: who holds what", sections, f"{FOOTING}. {EMD_CAPTION}")
-
-
-def _table(survey: Survey) -> Table:
-    rows = [cells(part) for part in survey.parts]
-    return Table(survey.facts, COLUMNS, rows, "\n".join(survey.notes))
 
 
 def survey_figure(survey: Survey) -> Any:

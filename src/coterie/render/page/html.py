@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from coterie.core.arrays import Ints
 from coterie.core.errors import RecordError
+from coterie.partition.measure import relative_shares
 from coterie.runs.record import write_atomically
 
 NEW = "\n"  # a line of a title or foot; a name of a column is on one line
@@ -47,7 +46,8 @@ class Section:
     draw: Callable[[], Any]
     alt: str
     heading: str = ""
-    remarks: Sequence[str] = ()
+    notes: Sequence[str] = ()  # above the figure
+    remarks: Sequence[str] = ()  # at the end, as a list
 
 
 @dataclass(frozen=True)
@@ -84,9 +84,10 @@ def page_files(page: Page, path: Path | None) -> dict[Path, bytes]:
 def _section(section: Section, picture: bytes) -> str:
     heading = f"<h2>{html.escape(section.heading)}</h2>" if section.heading else ""
     first, *others = map(_table, section.tables)
+    notes = "".join(f"<p>{html.escape(line)}</p>" for line in section.notes)
     remarks = "".join(f"<li>{html.escape(line)}</li>" for line in section.remarks)
     ending = f"<ul>{remarks}</ul>" if remarks else ""
-    return "".join([heading, first, image(picture, section.alt), *others, ending])
+    return "".join([heading, first, notes, image(picture, section.alt), *others, ending])
 
 
 def _table(table: Table) -> str:
@@ -132,13 +133,17 @@ def draw_shares(axis: Any, counts: Ints) -> Any:
 
     White is like the whole; brown is less, down to none; purple is twice as much or more.
     """
-    share = counts / counts.sum(axis=1, keepdims=True)
-    whole = np.maximum(counts.sum(axis=0), 1) / counts.sum()
     axis.set_xlabel("class")
     axis.tick_params(labelsize=7)
-    return axis.imshow(
-        share / whole, cmap="PuOr", vmin=0, vmax=2, aspect="auto", interpolation="none"
-    )
+    look = {"cmap": "PuOr", "vmin": 0, "vmax": 2, "aspect": "auto", "interpolation": "none"}
+    return axis.imshow(relative_shares(counts), **look)
+
+
+def plain_log_x(axis: Any) -> None:
+    """Make x logarithmic, with plain numbers at 1, 2 and 5 of every decade."""
+    axis.set_xscale("log")
+    axis.xaxis.set_major_formatter("{x:g}")
+    axis.xaxis.set_minor_formatter(lambda x, _: f"{x:g}" if f"{x:.0e}"[0] in "25" else "")
 
 
 def draw_scale(figure: Any, drawn: Any, axes: Any) -> None:

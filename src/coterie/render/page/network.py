@@ -11,7 +11,7 @@ from coterie.analysis.format import number
 from coterie.core.arrays import Floats, Ints
 from coterie.grouping import Grouping
 from coterie.preview.network import Mean, Member, NetworkView
-from coterie.render.page.html import Page, Section, Table
+from coterie.render.page.html import Page, Section, Table, plain_log_x
 from coterie.topology import Topology
 
 # Krzywinski's twelve colours, told apart with any colour vision; more groups take a colour scale.
@@ -140,9 +140,7 @@ def _draw_arrivals(axis: Any, member: Member) -> None:
     axis.tick_params(which="both", labelsize=7)
     axis.grid(alpha=0.25)
     if last and max(last) > 8 * min(last):
-        axis.set_xscale("log")
-        axis.xaxis.set_major_formatter("{x:g}")
-        axis.xaxis.set_minor_formatter(lambda x, _: f"{x:g}" if f"{x:.0e}"[0] in "25" else "")
+        plain_log_x(axis)
     elif last:
         axis.set_xlim(0, 1.04 * max(last))
     if last:

@@ -11,7 +11,7 @@ from coterie.analysis.curves import curve
 from coterie.analysis.format import heading
 from coterie.analysis.palette import COLOURS, look_numbers
 from coterie.paper import Dots
-from coterie.render.page.html import png, write
+from coterie.render.page.html import plain_log_x, png, write
 from coterie.runs.record import RecordedRun
 
 MARKERS = ("o", "s", "^", "D", "X", "v", "P")
@@ -77,9 +77,7 @@ def _draw_accuracy(
             if len(members) > 1:
                 look = {"color": colour, "alpha": 0.15, "linewidth": 0}
                 axis.fill_between(line.x, line.low, line.high, **look)
-    axes[0].set_xscale("log")
-    axes[0].xaxis.set_major_formatter("{x:g}")
-    axes[0].xaxis.set_minor_formatter(lambda x, _: f"{x:g}" if f"{x:.0e}"[0] in "25" else "")
+    plain_log_x(axes[0])
     axes[0].tick_params(which="minor", labelsize=8)
     axes[0].set_xlabel("simulated seconds")
     axes[1].set_xlabel("step")

@@ -6,7 +6,7 @@ from typing import Any
 
 from coterie.preview.plan import PlanView
 from coterie.preview.pricing import Point, label
-from coterie.render.page.html import Page, Section, Table
+from coterie.render.page.html import Page, Section, Table, plain_log_x
 
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#777777"
 WIDTH, HEIGHT = 9.0, 5.6  # inches
@@ -75,11 +75,9 @@ def _scale(axis: Any, points: Sequence[Point]) -> None:
     """Fix the limits, so that names can be placed; x is logarithmic over more than a decade."""
     x, y = _xy(points)
     if 0 < DECADE * min(x) < max(x):
-        axis.set_xscale("log")
+        plain_log_x(axis)
         room = (max(x) / min(x)) ** 0.12
         axis.set_xlim(min(x) / room, max(x) * room)
-        axis.xaxis.set_major_formatter("{x:g}")
-        axis.xaxis.set_minor_formatter(lambda at, _: f"{at:g}" if f"{at:.0e}"[0] in "25" else "")
     else:
         room = 0.12 * (max(x) - min(x)) or 0.5 * max(x) or 1.0
         axis.set_xlim(min(x) - room, max(x) + room)
