@@ -7,11 +7,16 @@ from typing import TYPE_CHECKING
 import click
 
 from coterie.cli.commands import Commands
-from coterie.cli.options import PATH, SETTING, out_option
+from coterie.cli.options import PATH, SETTING, Option, out_option
 from coterie.core.errors import CoterieError
 
 if TYPE_CHECKING:
     from coterie.flower.deploy import Deployment
+
+
+def _port_option(name: str, first: int, what: str) -> Option:
+    text = f"First port of the {what} [{first}]."
+    return click.option(name, type=click.IntRange(1, 65000), default=first, help=text)
 
 
 @click.group(cls=Commands)
@@ -39,18 +44,8 @@ def flower() -> None:
 @click.option(
     "--min-per-group", type=click.IntRange(min=1), default=1, help="Nodes a mean needs [1]."
 )
-@click.option(
-    "--port",
-    type=click.IntRange(1, 65000),
-    default=8000,
-    help="First port of the SuperLinks [8000].",
-)
-@click.option(
-    "--node-port",
-    type=click.IntRange(1, 65000),
-    default=9100,
-    help="First port of the SuperNodes [9100].",
-)
+@_port_option("--port", 8000, "SuperLinks")
+@_port_option("--node-port", 9100, "SuperNodes")
 @click.option("--tls", is_flag=True, help="Use TLS and SuperNode keys on loopback, too.")
 @click.option("--write-only", is_flag=True, help="Write the commands, and start nothing.")
 @click.option(

@@ -28,8 +28,8 @@ def network_page(views: Sequence[NetworkView], tables: Sequence[Sequence[Table]]
     """Show what the means of every experiment do to its network."""
     alt = "Groups and loads in the network, and the arrivals of flows"
     sections = [
-        Section(said, partial(view_figure, view), alt, view.title)
-        for view, said in zip(views, tables, strict=True)
+        Section(of_view, partial(view_figure, view), alt, view.title)
+        for view, of_view in zip(views, tables, strict=True)
     ]
     return Page("Coterie: the network", sections)
 
