@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from coterie.analysis.align import aligned
-from coterie.render.figures.curves import curve as figure_curve
+from coterie.analysis.curves import curve as figure_curve
 from coterie.render.page.curves import curve
 from coterie.runs.record import RecordedRun
 from recorded import recorded
@@ -24,7 +24,7 @@ def test_given_schedules_are_averaged_where_all_seeds_measured() -> None:
     found = curve(pair(chose=False), 100)
     assert found["x"]["t"] == [0, 30]
     assert (found["unshared"], found["between"]) == (4, 0)
-    assert [x for x, _, _ in figure_curve(pair(chose=False), "t", "test_accuracy")] == [30]
+    assert figure_curve(pair(chose=False), "t", "test_accuracy").x == [30]
 
 
 def test_chosen_schedules_are_averaged_between_measurements_too() -> None:
@@ -35,20 +35,22 @@ def test_chosen_schedules_are_averaged_between_measurements_too() -> None:
     assert found["y"]["test_accuracy"]["sd"] == [0] * 5
     assert (found["unshared"], found["between"]) == (1, 3)
     drawn = figure_curve(pair(chose=True), "seconds", "test_accuracy", 100)
-    assert drawn == [(20, 10, 0), (40, 20, 0), (60, 30, 0), (80, 40, 0)]  # but for the start
+    assert drawn.x == [20, 40, 60, 80]  # but for the start
+    assert drawn.mean == drawn.low == drawn.high == [10, 20, 30, 40]
+    assert drawn.sd == [0] * 4
 
 
 def test_what_one_of_two_neighbours_lacks_is_not_made_up() -> None:
     runs = pair(chose=True)
     lacking = [{t: {**row, "Delta": None} for t, row in _by_step(runs[0]).items()}]
-    first, second = aligned(runs, [*lacking, _by_step(runs[1])])
-    assert first[20]["Delta"] is None
-    assert first[20]["test_accuracy"] == 0.2
-    assert second[20] == runs[1].rows[1]
+    first, second = aligned(runs, [*lacking, _by_step(runs[1])])[20]
+    assert first["Delta"] is None
+    assert first["test_accuracy"] == 0.2
+    assert second == runs[1].rows[1]
 
 
 def test_a_seed_without_measurements_leaves_nothing_to_average() -> None:
-    assert aligned(pair(chose=True), [{}, {0: {"t": 0}}]) == [{}, {}]
+    assert aligned(pair(chose=True), [{}, {0: {"t": 0}}]) == {}
 
 
 def _by_step(run: RecordedRun) -> dict[int, dict[str, object]]:

@@ -6,6 +6,7 @@ import re
 import shutil
 import tarfile
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -330,7 +331,7 @@ def test_a_table_is_run_judged_and_written_and_not_run_twice(
     assert mixed.summary["d_global"] > 2 * runs["fedavg"].summary["d_global"]
     with monkeypatch.context() as patch:
         low = {("Dtt", "sr"): Cell(0.3, 50, 29, 6)}
-        patch.setattr("coterie.paper.decomposition.PRINTED", low)
+        patch.setattr(import_module("coterie.paper.efficiency"), "PRINTED", low)
         (table,) = to_printed(Runs(tuple(runs.values())))
     assert table.rows[0][2:5] == ["30%", "fedavg", "50 (1.00x)"]
     first, given = seconds_to(runs["fedavg"], 0.3), runs["fedavg"].summary["seconds"]

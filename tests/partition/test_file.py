@@ -66,7 +66,7 @@ def test_only_the_examples_that_are_dealt_are_looked_up(tmp_path: Path) -> None:
         ("example,node,colour\n0,1,2\n", "commas, got 'example', 'node', 'colour'"),
         ("example,node,node\n0,1,1\n", "a column is there twice"),
         ("example,node\n", "has no rows"),
-        ("example,node\n0,a\n1\n", "line 3 must have 2 values, got 1"),
+        ("example,node\n0,a\n1\n", "line 3: must have 2 values, got 1"),
         ("example,node\n0,a\n0,b\n1,a\n2,a\n3,a\n", "example 0 is there twice"),
         ("example,node\n0,a\n2,a\n", "example 1 is missing, and 1 more; .* counted from 0 to 3"),
         ("example,node\n0,a\n1,a\n2,a\n4,a\n", "example 4 is not in the data, .* 0 to 3"),

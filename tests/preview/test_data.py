@@ -158,4 +158,4 @@ def test_odd_names_are_shown_as_they_are(tmp_path: Path, name: str) -> None:
 def test_a_page_without_a_name_is_refused(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["data", "show", "quickstart", "-o", str(tmp_path)])
     assert done.exit_code == 2
-    assert "--out must name a page" in done.output
+    assert "--out must name a file, such as data.html" in done.output

@@ -185,7 +185,7 @@ def test_what_cannot_be_shown_is_one_line_and_writes_nothing(tmp_path: Path) -> 
     inside.mkdir()
     (tmp_path / "taken").touch()
     for done, message in (
-        (run(inside, "-o", str(inside)), "--out must name a page, such as network.html, got"),
+        (run(inside, "-o", str(inside)), "--out must name a file, such as network.html, got"),
         (run(inside, "-o", str(tmp_path / "taken" / "net.html")), "a folder that can be written"),
         (run(inside, name="fedavg-ci"), "did you mean 'fedavg-ic'?"),
         (run(inside, name="centralized"), "centralized has one node and no network"),
@@ -263,7 +263,7 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     done = run(tmp_path, "--against", "ns3")
     assert done.exit_code == 130
     assert done.output == "coterie: stopped; nothing was written\n"
-    monkeypatch.setattr("coterie.render.page.network.png", stop)
+    monkeypatch.setattr("coterie.render.page.html.png", stop)
     assert run(tmp_path).output == "coterie: stopped; nothing was written\n"
     assert list(tmp_path.iterdir()) == []
 

@@ -14,12 +14,12 @@ from typing import Any
 import matplotlib as mpl
 import pytest
 
-from coterie.analysis.compare import compare, lines_of
+from coterie.analysis.compare import compare, lines_of, targets_of
+from coterie.analysis.curves import curve
 from coterie.analysis.palette import COLOURS, look_numbers
 from coterie.config.files import expand
 from coterie.render.figures import FORMATS, draw_figures
-from coterie.render.figures.bars import targets_of
-from coterie.render.figures.curves import accuracy_by_epoch, curve
+from coterie.render.figures.curves import CURVES
 from coterie.render.figures.latex import escape, latex_table
 from coterie.render.figures.style import DASHES, MARKERS, looks, save, short, styled
 from coterie.runs.execute import execute
@@ -142,10 +142,12 @@ def test_a_curve_worked_by_hand() -> None:
     two = made_up([(0, 0.0, 0.1), (1, 3.0, 0.4), (2, 4.0, 0.5), (3, 6.0, 0.6)], seed=1)
     sd = 2**0.5 / 10  # of 0.2 and 0.4
     found = curve([one, two], "seconds", "test_accuracy")
-    assert [x for x, _, _ in found] == [2.0, 5.0]  # neither the start, nor what one did not measure
-    assert [y for _, y, _ in found] == pytest.approx([0.3, 0.6])
-    assert [d for _, _, d in found] == pytest.approx([sd, 0.0])
-    assert curve([one], "seconds", "test_accuracy", 100)[-1] == (4.0, 60.0, 0.0)
+    assert found.x == [2.0, 5.0]  # neither the start, nor what one did not measure
+    assert found.mean == pytest.approx([0.3, 0.6])
+    assert (found.low, found.high) == ([0.2, 0.6], [0.4, 0.6])
+    assert found.sd == pytest.approx([sd, 0.0])
+    alone = curve([one], "seconds", "test_accuracy", 100)
+    assert (alone.x[-1], alone.mean[-1], alone.sd[-1]) == (4.0, 60.0, 0.0)
 
 
 def test_targets_are_those_of_the_comparison(
@@ -155,9 +157,9 @@ def test_targets_are_those_of_the_comparison(
     for run in runs:
         lines.setdefault(run.config["algorithm"]["name"], []).append(run)
     final = {run.config["seed"]: run.summary["test_accuracy"] for run in lines["fedavg"]}
-    assert targets_of(lines, None) == final
-    assert targets_of(lines, 0.5) == {0: 0.5, 1: 0.5}
-    assert targets_of({"hierfavg": lines["hierfavg"]}, None) == {}
+    assert targets_of(runs, None) == final
+    assert targets_of(runs, 0.5) == {0: 0.5, 1: 0.5}
+    assert targets_of(lines["hierfavg"], None) == {}
     (block,) = compare(runs)
     assert "time-to-target.pdf" in pdfs
     assert block.lines[0].reached == 2
@@ -314,7 +316,7 @@ def test_a_band_is_drawn_only_for_several_seeds(
         one = [run for run in runs if run.config["seed"] == 0]
         look = looks(list(lines_of(runs)))
         with styled():
-            alone = save(accuracy_by_epoch(lines_of(one), look, 3.5), "pdf")
+            alone = save(CURVES["accuracy-by-epoch"](lines_of(one), look, 3.5), "pdf")
     assert b"/ca 0.18" in unpacked(pdfs["accuracy-by-epoch.pdf"])
     assert b"/ca 0.18" not in unpacked(alone)
 

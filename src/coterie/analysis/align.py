@@ -15,20 +15,21 @@ def chose(run: RecordedRun) -> bool:
     return "tuned" in run.summary
 
 
-def aligned(runs: Sequence[RecordedRun], measured: Sequence[ByStep]) -> list[ByStep]:
-    """Return the measured rows of every run, by step, at steps that all have.
+def aligned(runs: Sequence[RecordedRun], measured: Sequence[ByStep]) -> dict[int, list[Row]]:
+    """Return the rows of all runs, in their order, at every step that all have measured.
 
     Runs that chose their schedules measured at steps of their own: each then has a row wherever one
     of them has one, on the straight line between two of its own.
     """
-    if not all(measured):
-        return [{} for _ in measured]
-    if not any(map(chose, runs)):
-        shared = sorted(set(measured[0]).intersection(*measured[1:]))
-        return [{t: rows[t] for t in shared} for rows in measured]
-    low, high = max(map(min, measured)), min(map(max, measured))
-    steps = sorted(t for t in set().union(*measured) if low <= t <= high)
-    return [at_steps(rows, steps) for rows in measured]
+    if not measured or not all(measured):
+        return {}
+    if any(map(chose, runs)):
+        low, high = max(map(min, measured)), min(map(max, measured))
+        steps = sorted(t for t in set().union(*measured) if low <= t <= high)
+        measured = [at_steps(rows, steps) for rows in measured]
+    else:
+        steps = sorted(set(measured[0]).intersection(*measured[1:]))
+    return {t: [rows[t] for rows in measured] for t in steps}
 
 
 def at_steps(rows: ByStep, steps: Sequence[int]) -> ByStep:

@@ -1,6 +1,6 @@
 """Runs side by side: accuracy over seeds, and simulated time to the accuracy FedAvg ends with."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean, stdev
 from typing import Any
@@ -55,13 +55,22 @@ def compare(runs: Sequence[RecordedRun], target: float | None = None) -> list[Bl
     The target of each seed is FedAvg's final accuracy on it unless one is given.
     """
     settings = [_setting(run) for run in runs]
-    every = dict.fromkeys(key for setting in settings for key in setting)
-    keys = [k for k in every if len({str(s.get(k)) for s in settings}) > 1]
+    keys = differing(settings)
     blocks: dict[str, tuple[dict[str, Any], list[RecordedRun]]] = {}
     for run, setting in zip(runs, settings, strict=True):
         told = {key: setting.get(key) for key in keys}
         blocks.setdefault(str(told), (told, []))[1].append(run)
     return [_block(told, members, target) for told, members in blocks.values()]
+
+
+def differing(tables: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the keys whose values are not the same in all tables.
+
+    >>> differing([{"lr": 0.1, "seed": 0}, {"lr": 0.1, "seed": 1, "tau1": 5}])
+    ['seed', 'tau1']
+    """
+    keys = dict.fromkeys(key for table in tables for key in table)
+    return [key for key in keys if len({str(table.get(key)) for table in tables}) > 1]
 
 
 def members_of(runs: Sequence[RecordedRun], block: Block) -> list[RecordedRun]:
@@ -75,12 +84,16 @@ def members_of(runs: Sequence[RecordedRun], block: Block) -> list[RecordedRun]:
     return [run for run in runs if mine(run)]
 
 
+def first_reaching(run: RecordedRun, target: float) -> dict[str, Any] | None:
+    """Return the first row with at least that test accuracy; None if a run never has it."""
+    pairs = ((row["test_accuracy"], row) for row in run.rows)
+    return next((row for value, row in pairs if value is not None and value >= target), None)
+
+
 def seconds_to(run: RecordedRun, target: float) -> float | None:
     """Simulated seconds until a run's test accuracy first reaches target; None if it never does."""
-    for row in run.rows:
-        if row["test_accuracy"] is not None and row["test_accuracy"] >= target:
-            return float(row["seconds"])
-    return None
+    row = first_reaching(run, target)
+    return None if row is None else float(row["seconds"])
 
 
 def label(run: RecordedRun) -> str:

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from coterie.analysis.compare import Block
+from coterie.analysis.compare import Block, differing
 from coterie.analysis.format import sizes
 from coterie.core.errors import RecordError
 from coterie.core.parquet import check_parquet, parquet_bytes
@@ -125,8 +125,7 @@ FORMATS: dict[str, Callable[[Table], bytes]] = {".csv": to_csv, ".parquet": to_p
 def _about(runs: Sequence[RecordedRun]) -> list[dict[str, Any]]:
     """Say of every run its name, the settings in which the runs differ, and its seed."""
     tables = [run.settings for run in runs]
-    keys = dict.fromkeys(key for table in tables for key in table)
-    differ = [key for key in keys if len({str(table.get(key)) for table in tables}) > 1]
+    differ = differing(tables)
     names = run_names([run.folder for run in runs])
     return [
         {"run": name, **flat({k: table.get(k) for k in differ}), "seed": run.config["seed"]}

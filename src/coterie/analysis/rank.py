@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from statistics import mean, stdev
 from typing import Any
 
+from coterie.analysis.compare import differing
 from coterie.config.files import SELECT, WHERE
 from coterie.core.errors import RecordError
 from coterie.runs.record import RecordedRun
@@ -28,9 +29,7 @@ def rank(
     `also` are settings of runs that are not complete: what they differ in is told, too.
     """
     tables = [run.settings for run in runs]
-    every = [*tables, *also]
-    named = [key for key in dict.fromkeys(k for table in every for k in table) if _tells(key)]
-    keys = [key for key in named if len({str(table.get(key)) for table in every}) > 1]
+    keys = [key for key in differing([*tables, *also]) if _tells(key)]
     found: dict[str, tuple[dict[str, Any], list[float]]] = {}
     for run, table in zip(runs, tables, strict=True):
         told = {key: table.get(key) for key in keys}

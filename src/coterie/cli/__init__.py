@@ -9,12 +9,21 @@ from shlex import quote
 import click
 
 from coterie.cli.bound import bound
-from coterie.cli.commands import Commands, set_option
+from coterie.cli.commands import Commands
 from coterie.cli.data import data_commands
 from coterie.cli.experiments import experiments
 from coterie.cli.exports import export, figures
 from coterie.cli.flower import flower
 from coterie.cli.network import network
+from coterie.cli.options import (
+    PATH,
+    jobs_option,
+    json_option,
+    out_option,
+    runs_argument,
+    set_option,
+    target_option,
+)
 from coterie.cli.plan import plan
 from coterie.cli.reports import report
 from coterie.cli.retime import retime
@@ -69,10 +78,8 @@ main.add_command(watch)
 
 
 @main.command()
-@click.option(
-    "-o", "--out", type=click.Path(path_type=Path), help="Folder for the runs [runs/demo]."
-)
-@click.option("--jobs", type=click.IntRange(min=1), help="Runs at a time [cores].")
+@out_option("DIR", "Folder for the runs [runs/demo].")
+@jobs_option
 def demo(out: Path | None, jobs: int | None) -> None:
     """Compare six algorithms on embedded Fashion-MNIST images and write an HTML report."""
     from coterie.render.page import write_picture, write_report
@@ -89,14 +96,12 @@ def demo(out: Path | None, jobs: int | None) -> None:
 
 @main.command()
 @click.argument("file", required=False)
-@set_option
-@click.option(
-    "-o", "--out", type=click.Path(path_type=Path), help="Folder for the run [runs/NAME]."
-)
+@set_option()
+@out_option("DIR", "Folder for the run [runs/NAME].")
 @runs_at_once
 @click.option(
     "--resume",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="DIR",
     help="Go on with the run or sweep in DIR, as it was begun.",
 )
@@ -141,9 +146,9 @@ def run(
 
 
 @main.command()
-@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--target", type=click.FloatRange(0, 1), help="Accuracy to time [FedAvg's final].")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@runs_argument
+@target_option
+@json_option()
 def compare(runs: tuple[Path, ...], target: float | None, as_json: bool) -> None:
     """Print runs side by side: final accuracy, time to a target, delays, Delta, group sizes.
 

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coterie.cli.commands import loading, print_table, set_option
+from coterie.cli.commands import loading, print_table
+from coterie.cli.experiments import read_configs
+from coterie.cli.options import DRAWS_BY_OUT, PATH, json_option, out_option, set_option
+from coterie.cli.pages import write_files
 from coterie.core.errors import CoterieError
 
 if TYPE_CHECKING:
@@ -25,12 +28,10 @@ FOOT = (
 
 @click.command()
 @click.argument("file")
-@set_option
-@click.option(
-    "-o", "--out", type=click.Path(path_type=Path), help="Picture to write [bound-FILE.png]."
-)
-@click.option("--csv", "table", type=click.Path(path_type=Path), help="Every step, as CSV.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead; a picture only with -o.")
+@set_option()
+@out_option("PICTURE", "Picture to write [bound-FILE.png].")
+@click.option("--csv", "table", type=PATH, help="CSV to write, of every step.")
+@json_option(DRAWS_BY_OUT)
 def bound(
     file: str, overrides: tuple[str, ...], out: Path | None, table: Path | None, as_json: bool
 ) -> None:
@@ -46,18 +47,15 @@ def bound(
     are apart after every global round, the bound that holds and the one that the paper prints, and
     the loss above the lowest that was found with the bound of Theorem 1. Of a sweep, the first run.
     """
-    from coterie.cli.experiments import experiment_path
-    from coterie.config.files import load_experiment
     from coterie.render.page.bound import bound_figure
-    from coterie.render.page.html import png, write
+    from coterie.render.page.html import png
     from coterie.theory.measure import stray
 
-    path = experiment_path(file)
-    picture = out or (None if as_json else Path(f"bound-{path.stem}.png"))
+    name, (config, *_) = read_configs(file, overrides)
+    picture = out or (None if as_json else Path(f"bound-{name}.png"))
     if picture and picture.suffix != ".png":
         raise CoterieError(f"--out must be a .png, got {str(picture)!r}")
-    config = load_experiment(path, overrides)[0]
-    with loading(path.stem) as progress:
+    with loading(name) as progress:
         found = stray(config, progress)
     for note in found.notes:
         click.echo(f"note: {note}", err=True)
@@ -65,13 +63,10 @@ def bound(
         click.echo(json.dumps(_plain(found, config.algorithm.name), indent=1))
     else:
         _print(found, config.algorithm.name)
-    if picture is not None:
-        write(picture, png(bound_figure(found)))
+    files = {} if picture is None else {picture: png(bound_figure(found))}
     if table is not None:
-        write(table, _csv(found))
-    for name in (picture, table):
-        if name is not None:
-            click.echo(f"wrote {name}", err=as_json)
+        files[table] = _csv(found)
+    write_files(files, err=as_json)
 
 
 def _plain(found: "Straying", name: str) -> dict[str, Any]:

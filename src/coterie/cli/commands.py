@@ -52,15 +52,6 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
 
-set_option = click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Override a setting of the file, such as algorithm.tau1=5 (see 'coterie list settings').",
-)
-
-
 class Stopped(click.Abort):
     """Ctrl-C, and what it leaves."""
 
@@ -103,20 +94,27 @@ def stopping(ask: Callable[..., None]) -> Iterator[None]:
 
 
 @contextmanager
-def _bar(label: str) -> Iterator[Callable[[str, int, int], None]]:
-    if not sys.stderr.isatty():
-        yield lambda what, done, of: None
-        return
+def _bars(*texts: str) -> Iterator[Any]:
+    """Show bars on stderr, with some texts between a bar and the time it still takes."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),
-        TextColumn("{task.fields[count]}"),
+        *map(TextColumn, texts),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        yield bars
+
+
+@contextmanager
+def _bar(label: str) -> Iterator[Callable[[str, int, int], None]]:
+    if not sys.stderr.isatty():
+        yield lambda what, done, of: None
+        return
+    with _bars("{task.fields[count]}") as bars:
         task = bars.add_task(label, total=None, count="")
         last = ""
 
@@ -126,13 +124,8 @@ def _bar(label: str) -> Iterator[Callable[[str, int, int], None]]:
                 bars.reset(task, total=of or None)
                 last = what
             count = f"{done:,}/{of:,}" if of else f"{done:,}"
-            bars.update(
-                task,
-                description=f"{label}: {what}",
-                completed=done,
-                total=of or None,
-                count=count,
-            )
+            now = {"completed": done, "total": of or None, "count": count}
+            bars.update(task, description=f"{label}: {what}", **now)
 
         yield show
 
@@ -148,18 +141,8 @@ def progress(
     if not sys.stderr.isatty():
         yield (lambda label, row: None), (lambda line: click.echo(line, err=True))
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        TextColumn("{task.completed:.0f}/{task.total:.0f}"),
-        TextColumn("{task.fields[note]}"),
-        TimeRemainingColumn(),
-    )
     total = sum(steps.values())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+    with _bars("{task.completed:.0f}/{task.total:.0f}", "{task.fields[note]}") as bars:
         whole = bars.add_task(f"{len(steps)} runs" if len(steps) > 1 else "", total=total, note="")
         tasks: dict[str, Any] = {}
         at: dict[str, int] = {}

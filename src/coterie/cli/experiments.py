@@ -1,8 +1,12 @@
 """Experiment files: a user's, or one that ships with coterie."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from coterie.core.errors import CoterieError, did_you_mean
+
+if TYPE_CHECKING:
+    from coterie.config.settings import Config
 
 
 def experiments() -> Path:
@@ -10,6 +14,14 @@ def experiments() -> Path:
     package = Path(__file__).resolve().parents[1]
     inside = package / "experiments"
     return inside if inside.is_dir() else package.parents[1] / "experiments"
+
+
+def read_configs(file: str, overrides: tuple[str, ...]) -> "tuple[str, list[Config]]":
+    """Return the name of an experiment file and its configs, with some settings changed."""
+    from coterie.config.files import load_experiment
+
+    path = experiment_path(file)
+    return path.stem, load_experiment(path, overrides)
 
 
 def experiment_path(file: str) -> Path:

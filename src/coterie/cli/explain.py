@@ -3,49 +3,37 @@
 import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from coterie.cli.commands import loading, print_table
-
-if TYPE_CHECKING:
-    from coterie.config.settings import Config
-    from coterie.preview.schedule import Explained
-    from coterie.render.page.network import Table
-    from coterie.simulate.forecast import Forecast
+from coterie.cli.commands import loading
+from coterie.cli.pages import print_page, write_files
+from coterie.config.settings import Config
+from coterie.preview.data import title_of
+from coterie.preview.schedule import Explained, explain
+from coterie.render.page.explain import explain_page
+from coterie.render.page.html import Table, page_files
+from coterie.simulate.forecast import Forecast
 
 HEAD = "", "groups", "tau1", "tau2", "round\ns", "target at\ns", "from - to\ns", "steps", "GByte"
 
 
-def explain_plan(name: str, config: "Config", page: Path | None, as_json: bool) -> None:
+def explain_plan(name: str, config: Config, path: Path | None, as_json: bool) -> None:
     """Run the pilot, print what it leads to and why, and draw it."""
-    from coterie.preview.schedule import explain
-    from coterie.render.page.explain import render
-    from coterie.render.page.html import write
-
     with loading(name) as progress:
         found = explain(config, progress)
         progress("drawing", 0, 0)
-        said, why = _table(found), _why(found)
-        files = render(found, said, why, page) if page else {}
-    for path, content in files.items():
-        write(path, content)
+        page = explain_page(found, _table(found), _why(found))
+        files = page_files(page, path)
     if as_json:
         click.echo(json.dumps(_plain(found), indent=1))
     else:
-        print_table(*said)
-        click.echo()
-        for line in why:
-            click.echo(f"- {line}")
-    for path in sorted(files):
-        click.echo(f"wrote {path}", err=as_json)
+        print_page(page, wrap="")
+    write_files(files, err=as_json)
 
 
-def _table(found: "Explained") -> "Table":
-    from coterie.preview.data import title_of
-    from coterie.render.page.network import Table
-
+def _table(found: Explained) -> Table:
     outlook = found.choice.outlook
     rows = [_row(found, forecast, name) for forecast, name in found.runners_up()]
     title = (
@@ -59,7 +47,7 @@ def _table(found: "Explained") -> "Table":
     return Table(title, (*HEAD, ends), rows, foot)
 
 
-def _row(found: "Explained", f: "Forecast", name: str) -> list[str]:
+def _row(found: Explained, f: Forecast, name: str) -> list[str]:
     outlook = found.choice.outlook
     ranged = outlook.of(f.option, f.tau1, f.tau2)
     ends = [_number(found.pilot_s + s) for s in (ranged.low_s, ranged.high_s)]
@@ -85,7 +73,7 @@ def _number(value: float, digits: int = 3) -> str:
     return f"{value:.{digits}g}" if digits else f"{value:.0f}"
 
 
-def _why(found: "Explained") -> list[str]:
+def _why(found: Explained) -> list[str]:
     """Say what the choice comes from."""
     outlook, c = found.choice.outlook, found.chosen
     rates = outlook.tuning.rates
@@ -119,7 +107,7 @@ def _why(found: "Explained") -> list[str]:
     return lines
 
 
-def _plain(found: "Explained") -> dict[str, Any]:
+def _plain(found: Explained) -> dict[str, Any]:
     """Return everything as plain values; null is never."""
     outlook = found.choice.outlook
     fit = outlook.fits[0]
@@ -142,7 +130,7 @@ def _plain(found: "Explained") -> dict[str, Any]:
     }
 
 
-def _forecast(found: "Explained", f: "Forecast") -> dict[str, Any]:
+def _forecast(found: Explained, f: Forecast) -> dict[str, Any]:
     values = {
         "seconds": found.total_s(f),
         "from_s": found.pilot_s + f.low_s,

@@ -1,42 +1,32 @@
 """`coterie figures` and `coterie export`: runs for a paper, and for other programs."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from coterie.cli.commands import loading
+from coterie.cli.options import out_option, runs_argument, target_option
+from coterie.cli.pages import write_files
+from coterie.cli.tables import find_complete
 from coterie.core.errors import CoterieError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from coterie.runs.record import RecordedRun
 
 
 @click.command()
-@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option(
-    "-o",
-    "--out",
-    type=click.Path(path_type=Path),
-    required=True,
-    metavar="DIR",
-    help="Folder for the files.",
-)
+@runs_argument
+@out_option("DIR", "Folder for the files.", required=True)
 @click.option(
     "--format",
     "suffix",
     type=click.Choice(["pdf", "svg", "png"]),
     default="pdf",
-    help="Of the figures [pdf]; png has 300 dots per inch.",
+    help="Format of the figures [pdf]; png has 300 dots per inch.",
 )
-@click.option("--target", type=click.FloatRange(0, 1), help="Accuracy to time [FedAvg's final].")
+@target_option
 @click.option(
     "--width",
     type=click.Choice(["column", "page"]),
     default="column",
-    help="Of a column, 3.5 inches [this], or of a page, 7.2.",
+    help="Width of the figures: that of a column, 3.5 inches, or of a page, 7.2 [column].",
 )
 def figures(
     runs: tuple[Path, ...], out: Path, suffix: str, target: float | None, width: str
@@ -66,29 +56,19 @@ def figures(
     markers and hatches in grey print. Fonts are embedded. The same runs give the same bytes.
     """
     from coterie.render.figures import draw_figures
-    from coterie.render.page.html import write
 
     if out.exists() and not out.is_dir():
         raise CoterieError(f"--out must be a folder, got {str(out)!r}")
     with loading("figures") as show:
-        found = _read(runs, show)
+        found = find_complete(runs, show)
         files = draw_figures(found, suffix=suffix, width=width, target=target, progress=show)
-    for name, content in files.items():
-        write(out / name, content)
-        click.echo(f"wrote {out / name}")
+    write_files({out / name: content for name, content in files.items()})
 
 
 @click.command()
-@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option(
-    "-o",
-    "--out",
-    type=click.Path(path_type=Path),
-    required=True,
-    metavar="FILE",
-    help="File to write, .csv or .parquet.",
-)
-@click.option("--summary", is_flag=True, help="One line for every run, of how it ended.")
+@runs_argument
+@out_option("FILE", "File to write, .csv or .parquet.", required=True)
+@click.option("--summary", is_flag=True, help="Write one line for every run: how it ended.")
 def export(runs: tuple[Path, ...], out: Path, summary: bool) -> None:
     """Write all rows of RUNS, run folders or folders of some, as one tidy table.
 
@@ -110,20 +90,10 @@ def export(runs: tuple[Path, ...], out: Path, summary: bool) -> None:
 
     check_format(out)
     with loading("export") as show:
-        found = _read(runs, show)
+        found = find_complete(runs, show)
         table = summary_table(found) if summary else rows_table(found, show)
         show("encoding", 0, 0)
         content = encode(table, out)
     write(out, content)
     lines = len(next(iter(table.values()), []))
     click.echo(f"wrote {out}: {lines:,} lines, {len(table)} columns, {len(found):,} runs")
-
-
-def _read(paths: tuple[Path, ...], show: "Callable[[str, int, int], None]") -> "list[RecordedRun]":
-    """Read complete runs and say which others were left out."""
-    from coterie.runs.record import find_runs
-
-    runs, left_out = find_runs(list(paths), show)
-    for line in left_out:
-        click.echo(f"left out: {line}", err=True)
-    return runs

@@ -7,10 +7,16 @@ from typing import TYPE_CHECKING
 import click
 
 from coterie.cli.commands import Commands
+from coterie.cli.options import PATH, SETTING, Option, out_option
 from coterie.core.errors import CoterieError
 
 if TYPE_CHECKING:
     from coterie.flower.deploy import Deployment
+
+
+def _port_option(name: str, first: int, what: str) -> Option:
+    text = f"First port of the {what} [{first}]."
+    return click.option(name, type=click.IntRange(1, 65000), default=first, help=text)
 
 
 @click.group(cls=Commands)
@@ -19,30 +25,31 @@ def flower() -> None:
 
 
 @flower.command()
-@click.argument("plan", type=click.Path(path_type=Path))
+@click.argument("plan", type=PATH)
 @click.option(
     "--app",
-    type=click.Path(path_type=Path),
+    type=PATH,
+    metavar="DIR",
     default=Path("examples/flower_app"),
     help="Folder of the Flower app [examples/flower_app].",
 )
-@click.option("-o", "--out", type=click.Path(path_type=Path), help="Folder to write [deploy-PLAN].")
+@out_option("DIR", "Folder to write [deploy-PLAN].")
 @click.option(
     "--hosts",
-    type=click.Path(path_type=Path),
-    help="CSV of place and host, for machines other than this: nothing is started then.",
+    type=PATH,
+    help="CSV of place and host, for other machines; nothing is started then.",
 )
 @click.option("--rounds", type=click.IntRange(min=1), help="Global rounds [the plan's steps].")
 @click.option("--timeout", type=float, default=600.0, help="Seconds to wait for a node [600].")
-@click.option("--min-per-group", type=click.IntRange(min=1), default=1, help="Nodes of a mean [1].")
-@click.option("--port", type=click.IntRange(1, 65000), default=8000, help="First port [8000].")
 @click.option(
-    "--node-port", type=click.IntRange(1, 65000), default=9100, help="First of SuperNodes [9100]."
+    "--min-per-group", type=click.IntRange(min=1), default=1, help="Nodes a mean needs [1]."
 )
-@click.option("--tls", is_flag=True, help="TLS and SuperNode keys on loopback too.")
+@_port_option("--port", 8000, "SuperLinks")
+@_port_option("--node-port", 9100, "SuperNodes")
+@click.option("--tls", is_flag=True, help="Use TLS and SuperNode keys on loopback, too.")
 @click.option("--write-only", is_flag=True, help="Write the commands, and start nothing.")
 @click.option(
-    "--run-config", multiple=True, metavar="KEY=VALUE", help="A setting of the app, as in TOML."
+    "--run-config", multiple=True, metavar=SETTING, help="Setting of the app, written as in TOML."
 )
 def up(
     plan: Path,

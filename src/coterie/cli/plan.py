@@ -1,7 +1,6 @@
 """`coterie plan`: who should train with whom, before anything is trained."""
 
 import json
-import os
 import re
 from collections.abc import Callable
 from functools import partial
@@ -10,8 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coterie.cli.commands import loading, print_table, set_option
-from coterie.cli.plan_tables import as_csv, plain, tables
+from coterie.cli.commands import loading
+from coterie.cli.experiments import read_configs
+from coterie.cli.options import DRAWS_BY_OUT, PATH, json_option, out_option, set_option
+from coterie.cli.pages import SUFFIXES, check_file, page_path, print_page, write_files
 from coterie.core.errors import CoterieError
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 UNITS = {"": 1.0, "ms": 1e-3, "s": 1.0, "m": 60.0}
 ALGORITHM = "algorithm"
-SUFFIXES = (".html", ".png")
 MOST_BYTES = 10**12  # so that all links of 100,000 nodes together can be counted in 64 bits
 
 
@@ -27,12 +27,12 @@ MOST_BYTES = 10**12  # so that all links of 100,000 nodes together can be counte
 @click.argument("file", required=False)
 @click.option(
     "--nodes",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Without FILE: CSV of node, perhaps edge, and examples of every class.",
 )
 @click.option(
     "--network",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Without FILE: the nodes' network, a CSV, GraphML or JSON (docs/network.md).",
 )
 @click.option(
@@ -41,33 +41,26 @@ MOST_BYTES = 10**12  # so that all links of 100,000 nodes together can be counte
     metavar="BYTES",
     help="Without FILE: size of a model on the wire.",
 )
-@set_option
+@set_option()
 @click.option(
-    "--methods", metavar="A,B,...", help="Ways to group ['coterie list groupings': all of them]."
+    "--methods", metavar="A,B,...", help="Ways to group [all of 'coterie list groupings']."
 )
 @click.option(
-    "--budget", metavar="TIME", help="How long to search with each weighting: 2s, 500ms, 1m."
+    "--budget", metavar="TIME", help="Time to search with each weighting, such as 2s, 500ms or 1m."
 )
-@click.option(
-    "-o",
-    "--out",
-    type=click.Path(path_type=Path),
-    help="Page to write; the picture goes beside it [plan-FILE.html, or plan-NODES.html].",
-)
-@click.option(
-    "--save", type=click.Path(path_type=Path), help="CSV of node, group, server to write."
-)
+@out_option("PAGE", "Page to write, with a picture beside it [plan-FILE.html or plan-NODES.html].")
+@click.option("--save", type=PATH, help="CSV to write, of node, group and server.")
 @click.option(
     "--export",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Plan to write for other systems, .json or .csv: groups, servers, schedule, times.",
 )
 @click.option(
     "--explain",
     is_flag=True,
-    help="Choose the number of groups, tau1 and tau2 by a pilot, and say why [docs/theory.md].",
+    help="Choose the number of groups, tau1 and tau2 by a pilot, and say why (docs/theory.md).",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead; a page only with --out.")
+@json_option(DRAWS_BY_OUT)
 def plan(
     file: str | None,
     nodes: Path | None,
@@ -130,42 +123,34 @@ def plan(
     groups' label shares are from everyone's. Nothing is trained: times are of transfers, and a
     local step counts 0 s. --set takes network.*, algorithm.*, train.steps and seed.
     """
+    from coterie.cli.plan_tables import as_csv, plain, tables
     from coterie.preview.planfile.writing import contents, plan_of
-    from coterie.render.page.html import write
-    from coterie.render.page.plan import render
+    from coterie.render.page.html import page_files
+    from coterie.render.page.plan import plan_page
 
     if explain:
         others = (nodes, network, model_bytes, methods, budget, save, export)
         _explain(file, overrides, out, as_json, others)
         return
     name, find = _what(file, overrides, nodes, network, model_bytes)
-    page = out or Path(f"plan-{name}.html")
-    paged = out is not None or not as_json
-    read = {"--nodes": nodes, "--network": network}
-    if paged:
-        _check_file("--out", page, "plan.html", also=SUFFIXES)
-    _check_files(save, export, page if paged else None, read)
+    path = page_path("plan", name, out, as_json=as_json)
+    _check_files(save, export, path, {"--nodes": nodes, "--network": network})
     budget_s = None if budget is None else seconds(budget)
     names = () if methods is None else _names(methods)
     with loading(name) as progress:
         view = find(methods=names, budget_s=budget_s, progress=progress)
         progress("drawing", 0, 0)
-        said = tables(view)
-        files = render(view, said, page) if paged else {}
+        page = plan_page(view, tables(view))
+        files = page_files(page, path)
         if save is not None:
             files[save] = as_csv(view)
         if export is not None:
             files[export] = contents(plan_of(view), export.suffix)
-    for path, content in files.items():
-        write(path, content)
     if as_json:
         click.echo(json.dumps(plain(view), indent=1))
     else:
-        for title, head, rows, foot in said:
-            print_table(title, head, rows, foot, wrap="group")
-            click.echo()
-    for path in sorted(files):
-        click.echo(f"wrote {path}", err=as_json)
+        print_page(page)
+    write_files(files, err=as_json)
 
 
 def _what(
@@ -176,8 +161,6 @@ def _what(
     model_bytes: int | None,
 ) -> "tuple[str, Callable[..., PlanView]]":
     """Name what is planned, and return what plans it: an experiment, or nodes of one's own."""
-    from coterie.cli.experiments import experiment_path
-    from coterie.config.files import load_experiment
     from coterie.preview.from_labels import plans_by_labels
     from coterie.preview.plan import plans
 
@@ -186,8 +169,8 @@ def _what(
     if file is not None:
         if given:
             raise CoterieError(f"FILE says all that {given[0]} does; leave one of them out")
-        path = experiment_path(file)
-        return path.stem, partial(plans, load_experiment(path, overrides))
+        name, configs = read_configs(file, overrides)
+        return name, partial(plans, configs)
     if nodes is None or network is None or model_bytes is None:
         lacks = " and ".join(option for option in told if option not in given)
         raise CoterieError(
@@ -205,20 +188,15 @@ def _explain(
     as_json: bool,
     others: tuple[object, ...],
 ) -> None:
-    from coterie.cli.experiments import experiment_path
     from coterie.cli.explain import explain_plan
-    from coterie.config.files import load_experiment
     from coterie.preview.schedule import opened
 
     if file is None or any(other is not None for other in others):
         raise CoterieError("--explain takes FILE, --set, --out and --json only")
-    path = experiment_path(file)
-    page = out or (None if as_json else Path(f"explain-{path.stem}.html"))
-    if page is not None:
-        _check_file("--out", page, "explain.html", also=SUFFIXES)
-    late = [text for text in overrides if text.startswith(f"{ALGORITHM}.")]
-    rest = [text for text in overrides if text not in late]
-    explain_plan(path.stem, opened(load_experiment(path, rest), late), page, as_json)
+    late = tuple(text for text in overrides if text.startswith(f"{ALGORITHM}."))
+    name, configs = read_configs(file, tuple(text for text in overrides if text not in late))
+    page = page_path("explain", name, out, as_json=as_json)
+    explain_plan(name, opened(configs, late), page, as_json)
 
 
 def _check_files(
@@ -235,23 +213,13 @@ def _check_files(
     ):
         if path is None:
             continue
-        _check_file(option, path, example)
+        check_file(option, path, example)
         if path.absolute() in taken:
             other = taken[path.absolute()]
             raise CoterieError(f"{option} and {other} must be different files, got {str(path)!r}")
         taken[path.absolute()] = option
     if export is not None:
         check_suffix(export)
-
-
-def _check_file(option: str, path: Path, example: str, also: tuple[str, ...] = ()) -> None:
-    """Refuse, before anything takes its time, a file that cannot be written."""
-    named = path.name and not any(p.is_dir() for p in (path, *map(path.with_suffix, also)))
-    if not named:
-        raise CoterieError(f"{option} must name a file, such as {example}, got {str(path)!r}")
-    folder = next(parent for parent in path.absolute().parents if parent.exists())
-    if not (folder.is_dir() and os.access(folder, os.W_OK)):
-        raise CoterieError(f"{option} must be in a folder that can be written, got {str(path)!r}")
 
 
 def seconds(text: str) -> float:

@@ -2,30 +2,26 @@
 
 import csv
 import io
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from coterie.analysis.format import number, sizes
 from coterie.core.arrays import Ints
-
-if TYPE_CHECKING:
-    from coterie.preview.plan import PlanView
-    from coterie.preview.pricing import Point
-    from coterie.render.page.network import Table
+from coterie.preview.plan import PlanView
+from coterie.preview.pricing import Point, label
+from coterie.render.page.html import Table
+from coterie.simulate.algorithms import ALGORITHMS
 
 MOST_GROUPS = 20  # printed
 MOST_EDGES = 6  # named for a group
 HEAD = ("Delta", "d_group\nms", "cycle\ns", "cost", "group\nsizes")
 
 
-def tables(view: "PlanView") -> "list[Table]":
+def tables(view: PlanView) -> list[Table]:
     """Write all that is said: the methods, the front, the chosen groups."""
     return [_methods(view), _front(view), _groups(view)]
 
 
-def _methods(view: "PlanView") -> "Table":
-    from coterie.analysis.format import number
-    from coterie.preview.pricing import label
-    from coterie.render.page.network import Table
-
+def _methods(view: PlanView) -> Table:
     c = view.algorithm
     title = (
         f"{view.title}\n{view.num_groups} groups, tau2 {c.tau2}, "
@@ -44,23 +40,19 @@ def _methods(view: "PlanView") -> "Table":
     return Table(title, head, rows, "\n".join(foot))
 
 
-def _figures(view: "PlanView", point: "Point") -> tuple[str, ...]:
-    from coterie.analysis.format import number, sizes
-
+def _figures(view: PlanView, point: Point) -> tuple[str, ...]:
     figures = number(point.Delta), number(point.group_s, 1e3), number(view.cycle_s(point))
     return point.name, *figures, f"{point.cost:.4g}", sizes(point.sizes)
 
 
-def _mark(view: "PlanView", point: "Point") -> str:
+def _mark(view: PlanView, point: Point) -> str:
     marks = ["chosen"] * (point is view.chosen) + ["front"] * point.on_front
     if point.breaks:
         marks.append(f"breaks {point.breaks}")
     return ", ".join(marks)
 
 
-def _front(view: "PlanView") -> "Table":
-    from coterie.render.page.network import Table
-
+def _front(view: PlanView) -> Table:
     rows = [(*_figures(view, p), "chosen" * (p is view.chosen)) for p in view.front]
     foot = "a ratio: found by the planner's search with these weights of Delta and of seconds"
     if view.stopped:
@@ -68,9 +60,7 @@ def _front(view: "PlanView") -> "Table":
     return Table("The front", ("found by", *HEAD, ""), rows, foot)
 
 
-def _groups(view: "PlanView") -> "Table":
-    from coterie.render.page.network import Table
-
+def _groups(view: PlanView) -> Table:
     groups = view.groups
     of = view.fleet.class_counts.shape[1]
     rows = [
@@ -92,11 +82,8 @@ def _groups(view: "PlanView") -> "Table":
     return Table(f"Chosen: {_why(view)}", head, rows, "\n".join(foot))
 
 
-def _why(view: "PlanView") -> str:
+def _why(view: PlanView) -> str:
     """Say who found the chosen groups, and how that compares with what a run would use."""
-    from coterie.preview.pricing import label
-    from coterie.simulate.algorithms import ALGORITHMS
-
     chosen, answer, cheaper, own = view.chosen, view.answer, view.cheaper, view.own
     by = chosen.name if chosen.by_method else f"found with weights {chosen.name}"
     said = f"{by}, the least cost with weights {label(*view.weights)}"
@@ -112,7 +99,7 @@ def _why(view: "PlanView") -> str:
     return said
 
 
-def _edges(view: "PlanView", counts: "Ints") -> str:
+def _edges(view: PlanView, counts: Ints) -> str:
     """Write how many nodes are from which edges, most first.
 
     >>> from types import SimpleNamespace
@@ -133,7 +120,7 @@ def _edges(view: "PlanView", counts: "Ints") -> str:
     return "; ".join(words)
 
 
-def as_csv(view: "PlanView") -> bytes:
+def as_csv(view: PlanView) -> bytes:
     """Write the chosen groups: node, group, server."""
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
@@ -144,7 +131,7 @@ def as_csv(view: "PlanView") -> bytes:
     return text.getvalue().encode()
 
 
-def plain(view: "PlanView") -> dict[str, Any]:
+def plain(view: PlanView) -> dict[str, Any]:
     """Return everything as plain values."""
     grouping = view.chosen.grouping
     return {

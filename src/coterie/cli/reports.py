@@ -8,20 +8,15 @@ from pathlib import Path
 import click
 
 from coterie.cli.commands import Stopped, loading
+from coterie.cli.options import out_option, runs_argument, target_option
 
 PATIENCE_S = 2.0
 
 
 @click.command()
-@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option(
-    "-o",
-    "--out",
-    type=click.Path(path_type=Path),
-    default=Path("report.html"),
-    help="Page to write [report.html].",
-)
-@click.option("--target", type=click.FloatRange(0, 1), help="Accuracy to time [FedAvg's final].")
+@runs_argument
+@out_option("PAGE", "Page to write [report.html].", default=Path("report.html"))
+@target_option
 def report(runs: tuple[Path, ...], out: Path, target: float | None) -> None:
     """Write one HTML page about RUNS: run folders, or folders that hold some.
 

@@ -5,23 +5,16 @@ from pathlib import Path
 import click
 
 from coterie.cli.commands import loading
+from coterie.cli.options import out_option, runs_argument, set_option, target_option
 from coterie.cli.tables import find_complete, print_blocks
 from coterie.core.errors import CoterieError
 
 
 @click.command()
-@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="A setting of [network] or [compute] that is to be different, such as compute.gflops=250.",
-)
-@click.option(
-    "-o", "--out", type=click.Path(path_type=Path), help="Folder for them [runs/retimed]."
-)
-@click.option("--target", type=click.FloatRange(0, 1), help="Accuracy to time [FedAvg's final].")
+@runs_argument
+@set_option("of [network] or [compute], such as compute.gflops=250")
+@out_option("DIR", "Folder for the retimed runs [runs/retimed].")
+@target_option
 def retime(
     runs: tuple[Path, ...], overrides: tuple[str, ...], out: Path | None, target: float | None
 ) -> None:

@@ -11,6 +11,7 @@ import click
 
 from coterie.cli.commands import Stopped, loading, progress, stopping
 from coterie.cli.experiments import experiment_path
+from coterie.cli.options import jobs_option
 from coterie.cli.track import tracking
 from coterie.core.errors import CoterieError, OwnCodeError
 
@@ -20,11 +21,11 @@ if TYPE_CHECKING:
 
 CHECKPOINT_EVERY_S = 1.0
 OPTIONS = [
-    click.option("--jobs", type=click.IntRange(min=1), help="Runs of a sweep at a time [workers]."),
+    jobs_option,
     click.option(
         "--workers",
         type=click.IntRange(min=1),
-        help="Cores to use [all]: for runs side by side, then inside each; no digit depends on it.",
+        help="Cores to use [all], first for runs side by side; results do not depend on it.",
     ),
     click.option(
         "--ray-address",

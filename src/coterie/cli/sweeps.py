@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coterie.cli.commands import print_table, set_option
+from coterie.cli.commands import print_table
 from coterie.cli.experiments import experiment_path
+from coterie.cli.options import SETTING, out_option, set_option
 from coterie.cli.running import Pace, run_all, runs_at_once
 from coterie.cli.tables import print_blocks
 from coterie.core.errors import CoterieError, DataError, RecordError, did_you_mean
@@ -23,35 +24,30 @@ scale_option = click.option(
     "--scale",
     type=click.Choice(["small", "full"]),
     default="full",
-    help="What stands in [small] of the file, or all of it [full].",
+    help="full: the file as it is; small: with what stands under [small] in it [full].",
 )
 only_option = click.option(
     "--only",
     "wanted",
     multiple=True,
-    metavar="KEY=VALUE",
-    help="Just the runs of the sweep with this setting; several of one key are any of them, "
-    "of several keys all.",
+    metavar=SETTING,
+    help="Only runs with this setting, such as seed=0. Several values of a key: any of them; "
+    "several keys: all of them.",
 )
-out_option = click.option(
-    "-o",
-    "--out",
-    type=click.Path(path_type=Path),
-    help="Folder for the runs [runs/NAME, NAME-small].",
-)
+runs_option = out_option("DIR", "Folder for the runs [runs/NAME or runs/NAME-small].")
 
 
 @click.command()
 @click.argument("file")
 @scale_option
 @only_option
-@set_option
-@out_option
+@set_option()
+@runs_option
 @click.option(
     "--engine",
     type=click.Choice(["workers", "ray"]),
     default="workers",
-    help="What runs run in: processes here [workers], or tasks on a Ray cluster.",
+    help="Where runs run: in processes here, or as tasks on a Ray cluster [workers].",
 )
 @runs_at_once
 def sweep(
@@ -104,8 +100,8 @@ def sweep(
 @click.argument("name")
 @scale_option
 @only_option
-@out_option
-@click.option("--no-run", is_flag=True, help="Tables and page of what is complete; run nothing.")
+@runs_option
+@click.option("--no-run", is_flag=True, help="Run nothing: tables and page of what is complete.")
 @runs_at_once
 def reproduce(
     name: str,

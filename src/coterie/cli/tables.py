@@ -6,16 +6,19 @@ from typing import TYPE_CHECKING
 import click
 
 from coterie.cli.commands import print_table
+from coterie.core.types import Progress
 
 if TYPE_CHECKING:
     from coterie.runs.record import RecordedRun
 
 
-def find_complete(paths: tuple[Path, ...]) -> "list[RecordedRun]":
+def find_complete(
+    paths: tuple[Path, ...], progress: Progress = lambda what, done, of: None
+) -> "list[RecordedRun]":
     """Read complete runs and say which others were left out."""
     from coterie.runs.record import find_runs
 
-    runs, left_out = find_runs(list(paths))
+    runs, left_out = find_runs(list(paths), progress)
     for line in left_out:
         click.echo(f"left out: {line}", err=True)
     return runs

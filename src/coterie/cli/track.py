@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coterie.cli.commands import loading
+from coterie.cli.options import runs_argument
+from coterie.cli.tables import find_complete
 from coterie.core.errors import CoterieError
 
 if TYPE_CHECKING:
@@ -23,12 +25,12 @@ track_option = click.option(
     multiple=True,
     metavar=METAVAR,
     help="Show rows as they come in tensorboard[=DIR], mlflow[=URL or FILE.db] or "
-    "wandb[=PROJECT] (see 'coterie track --help'); may be given for each.",
+    "wandb[=PROJECT], once for each; see 'coterie track --help'.",
 )
 
 
 @click.command()
-@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@runs_argument
 @click.option("--to", multiple=True, required=True, metavar=METAVAR, help="Where to send them.")
 def track(runs: tuple[Path, ...], to: tuple[str, ...]) -> None:
     """Send RUNS already recorded, run folders or folders of some, to a tracker.
@@ -56,14 +58,11 @@ def track(runs: tuple[Path, ...], to: tuple[str, ...]) -> None:
     the summary under final/. A run that is there already gets only what it lacks. A tracker that
     fails does not disturb a run under way; this command then sends the rest.
     """
-    from coterie.runs.record import find_runs
     from coterie.trackers import Follower
 
     targets = _targets(to)
     with loading("track", "what was sent stays; the same command goes on") as show:
-        found, left_out = find_runs(list(runs), show)
-        for line in left_out:
-            click.echo(f"left out: {line}", err=True)
+        found = find_complete(runs, show)
         for target in targets:
             for done, run in enumerate(found):
                 show(f"to {target.kind}", done, len(found))

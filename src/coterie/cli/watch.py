@@ -4,11 +4,13 @@ from pathlib import Path
 
 import click
 
+from coterie.cli.options import PATH, target_option
+
 
 @click.command()
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("folder", metavar="DIR", type=PATH)
 @click.option("--port", type=click.IntRange(1, 65535), help="Port of the page [any free one].")
-@click.option("--target", type=click.FloatRange(0, 1), help="Accuracy to time [FedAvg's final].")
+@target_option
 @click.option("--open", "opens", is_flag=True, help="Open the page in the browser.")
 def watch(folder: Path, port: int | None, target: float | None, opens: bool) -> None:
     """Follow the runs in DIR, a run, a sweep or a folder of several, on a page in the browser.

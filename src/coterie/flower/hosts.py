@@ -1,10 +1,10 @@
 """The places of a deployment, and the hosts by which others reach them."""
 
-import csv
 import ipaddress
 import re
 from pathlib import Path
 
+from coterie.core.csv_rows import read_rows
 from coterie.flower import FlowerError
 from coterie.flower.edge import edge_name
 from coterie.preview.planfile import Plan
@@ -50,21 +50,16 @@ def wrong_host(host: str) -> bool:
 def read_hosts(path: Path, plan: Plan) -> dict[str, str]:
     """Read a CSV with the columns place and host: the coordinator, and edge-0, edge-1, ..."""
     places = places_of(plan)
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = list(csv.DictReader(file))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise FlowerError(f"{path}: cannot be read ({error})") from error
     found: dict[str, str] = {}
-    for row in rows:
-        place, host = (str(row.get(key) or "").strip() for key in ("place", "host"))
+    for where, cells in read_rows(path, FlowerError)[1]:
+        place, host = (cells.get(key, "").strip() for key in ("place", "host"))
         if place not in places:
-            raise FlowerError(f"{path}: place must be one of {', '.join(places)}, got {place!r}")
+            raise FlowerError(f"{where}: place must be one of {', '.join(places)}, got {place!r}")
         if place in found:
-            raise FlowerError(f"{path}: {place} is there twice")
+            raise FlowerError(f"{where}: {place} is there twice")
         if wrong_host(host):
             raise FlowerError(
-                f"{path}: {place} needs the host that others reach it by, an address or a name in "
+                f"{where}: {place} needs the host that others reach it by, an address or a name in "
                 f"ASCII, got {host!r}"
             )
         found[place] = host

@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 
 from coterie.core.arrays import Floats
+from coterie.core.csv_rows import header, read_rows
 from coterie.flower import FlowerError
 from coterie.flower.messages import PLACES, ROUND_TRIPS_MS, Answer
 from coterie.flower.roster import Roster
 from coterie.network import Network
 from coterie.topology import Speed, Topology, assemble
-from coterie.topology.matrix import NODE_COLUMNS, read_matrix, read_rows, speeds
+from coterie.topology.matrix import NODE_COLUMNS, read_matrix, speeds
 
 log = logging.getLogger("coterie.flower")
 MEASURED = "measured"
@@ -114,9 +115,9 @@ def _to_places(latency_s: Floats, places: Sequence[str], names: Sequence[str]) -
 
 
 def _read(path: Path, names: list[str], everyone: list[str]) -> tuple[Network, list[str]]:
-    columns, rows = read_rows(path) if _has_nodes(path) else ([], [])
-    if not columns:
+    if "node" not in header(path):
         return _matrix(path, names, everyone)
+    columns, rows = read_rows(path, FlowerError)
     for column in columns:
         if column not in NODE_COLUMNS:
             raise FlowerError(f"{path}: unknown column {column!r}; use {', '.join(NODE_COLUMNS)}")
@@ -131,15 +132,6 @@ def _read(path: Path, names: list[str], everyone: list[str]) -> tuple[Network, l
     usual = np.array([LINK.bytes_per_s, LINK.bytes_per_s, LINK.latency_s])
     up, down, latency = np.where(np.isnan(table), usual, table).T
     return _network(star(len(names)).with_access(up, down, latency)), names
-
-
-def _has_nodes(path: Path) -> bool:
-    """Whether a CSV is of nodes, with a column `node`, and not of pairs."""
-    try:
-        with path.open(encoding="utf-8-sig") as file:
-            return "node" in [cell.strip() for cell in file.readline().split(",")]
-    except (OSError, UnicodeDecodeError) as error:
-        raise FlowerError(f"{path}: cannot be read ({error})") from error
 
 
 def _matrix(path: Path, names: list[str], everyone: list[str]) -> tuple[Network, list[str]]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from statistics import mean
 
+from coterie.analysis.curves import measured_accuracies
 from coterie.paper.runs import (
     CLOCKS,
     FEDAVG,
@@ -263,6 +264,6 @@ def _n(runs: Runs) -> str:
 
 
 def _noise(run: RecordedRun) -> float | None:
-    seen = [row["test_accuracy"] for row in run.rows if row["test_accuracy"] is not None]
+    seen = measured_accuracies(run.rows)
     late = seen[len(seen) // 2 :]
     return mean(abs(b - a) for a, b in pairwise(late)) if len(late) > 1 else None

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from coterie.paper.efficiency import PRINTED, cell_of, runs_of, timed, whole_targets
+from coterie.paper.efficiency import cell_of, printed_cells, timed, whole_targets
 from coterie.paper.runs import (
     CHOSEN,
     FEDAVG,
@@ -34,16 +34,12 @@ def free_group_means(runs: Runs) -> list[Table]:
         ("work", "n", "algorithm", "paper", "measured", "verdict"),
         foot="Targets and verdicts as in the efficiency table. Only global means are on the clock.",
     )
-    for (kind, model), cell in PRINTED.items():
-        some = runs_of(runs, kind, model)
-        if not some.of(FEDAVG).members:
-            continue
+    for work, n, some, cell in printed_cells(runs):
         free = without_group_means(mixed(some))
         for name in (HIERFAVG, THEIRS):
             took, ratio = timed(free, name)
             judged = verdict(ratio, cell.speed_up(name)) if took.by_seed else NOT_RUN
-            told = [f"{kind} {model}", f"{len(budgets(some))}", name, cell.told(name)]
-            found.rows.append([*told, cell_of(took, ratio), judged])
+            found.rows.append([work, n, name, cell.told(name), cell_of(took, ratio), judged])
     return [found] if found.rows else []
 
 
@@ -56,15 +52,11 @@ def within_reach(runs: Runs) -> list[Table]:
         "taken no time and group means as long as those of the network's edges (HierFAVG), or no "
         "time either. With this tau1 and tau2, groups that learn no better cannot pass the last.",
     )
-    for (kind, model), cell in PRINTED.items():
-        some = runs_of(runs, kind, model)
-        if not (some.of(FEDAVG).members and some.of(OURS).members):
-            continue
+    for work, n, some, cell in printed_cells(runs, OURS):
         unplanned = without_planning(some)
         clocks = (some, with_group_means_of(unplanned, HIERFAVG), without_group_means(unplanned))
         ratios = [timed(each, OURS)[1] if each.of(FEDAVG).members else None for each in clocks]
-        told = [f"{kind} {model}", f"{len(budgets(some))}", times_faster(cell.speed_up(THEIRS))]
-        found.rows.append([*told, *map(times_faster, ratios)])
+        found.rows.append([work, n, *map(times_faster, (cell.speed_up(THEIRS), *ratios))])
     return [found] if found.rows else []
 
 
@@ -76,15 +68,12 @@ def to_printed(runs: Runs) -> list[Table]:
         foot="Over the time that FedAvg was given, as in the efficiency table; FedAvg's own row "
         "says when it first got there.",
     )
-    for (kind, model), cell in PRINTED.items():
-        some = runs_of(runs, kind, model)
-        if not some.of(FEDAVG).members:
-            continue
+    for work, n, some, cell in printed_cells(runs):
         by_mix = mixed(some)
         clocks = (by_mix, without_group_means(by_mix), some)
         for name in (FEDAVG, THEIRS, OURS, CHOSEN):
             if some.of(name).members:
-                row = [f"{kind} {model}", f"{len(budgets(some))}", f"{100 * cell.accuracy:.0f}%"]
+                row = [work, n, f"{100 * cell.accuracy:.0f}%"]
                 told = cell.told(name) if name in (FEDAVG, THEIRS) else ""
                 took = [_seconds_to(cell.accuracy, each, name) for each in clocks]
                 found.rows.append([*row, name, told, *took])
@@ -108,8 +97,7 @@ def decomposed(runs: Runs) -> list[Table]:
         "steps to the target in whole percent, a step with its share of the means takes so many "
         "times FedAvg's, and FedAvg is given more time than it needs to get there first.",
     )
-    for kind, model in PRINTED:
-        some = runs_of(runs, kind, model)
+    for work, n, some, _ in printed_cells(runs):
         base = _steps(some, FEDAVG)
         if base is None:
             continue
@@ -117,7 +105,7 @@ def decomposed(runs: Runs) -> list[Table]:
         given = first.over(budgets(some))
         for name in some.labels:
             mine, (took, ratio) = _steps(some, name), timed(some, name)
-            row = [f"{kind} {model}", f"{len(budgets(some))}", name]
+            row = [work, n, name]
             if mine is None or took.mean is None or first.mean is None or given is None:
                 found.rows.append([*row, "never", *["-"] * 5])
                 continue
@@ -130,7 +118,7 @@ def decomposed(runs: Runs) -> list[Table]:
 def _steps(runs: Runs, name: str) -> float | None:
     """Mean steps to the target over the seeds that get there; None unless more than half do."""
     steps = Runs(tuple(_by_steps(run) for run in runs.members))
-    return times(steps, name, whole_targets(runs)).mean if runs.of(FEDAVG).members else None
+    return times(steps, name, whole_targets(runs)).mean
 
 
 def _by_steps(run: RecordedRun) -> RecordedRun:

@@ -1,6 +1,7 @@
 """The efficiency table: seconds to FedAvg's final accuracy, by the paper's clock and honest."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from coterie.analysis.align import chose
@@ -111,11 +112,7 @@ def efficiency(runs: Runs) -> list[Table]:
         ("work", "n", "steps", "paper: FedAvg", FEDAVG, *_but_fedavg(runs)),
         foot="After as many steps as FedAvg takes in the paper's time.",
     )
-    for (kind, model), cell in PRINTED.items():
-        some = runs_of(runs, kind, model)
-        if not some.of(FEDAVG).members:
-            continue
-        work, n = f"{kind} {model}", f"{len(targets(some))}"
+    for work, n, some, cell in printed_cells(runs):
         by_mix = mixed(some)
         found.rows.extend([work, n, *row] for row in _rows(by_mix, some, cell))
         dots.add(f"{work} (n = {n})", _speed_ups(by_mix, some, cell))
@@ -126,6 +123,17 @@ def efficiency(runs: Runs) -> list[Table]:
         told = f"{100 * cell.accuracy:.0f}"
         ends.rows.append([work, n, steps, told, *map(percent, means)])
     return [table for table in (found, others, strict, ends) if table.rows]
+
+
+def printed_cells(runs: Runs, *also: str) -> Iterator[tuple[str, str, Runs, Cell]]:
+    """Go through the printed cells whose FedAvg, and others if named, were run.
+
+    Each is what it is of, how many seeds there are, its runs, and what is printed.
+    """
+    for (kind, model), cell in PRINTED.items():
+        some = runs_of(runs, kind, model)
+        if all(some.of(name).members for name in (FEDAVG, *also)):
+            yield f"{kind} {model}", f"{len(targets(some))}", some, cell
 
 
 def whole_targets(runs: Runs) -> dict[int, float]:

@@ -1,12 +1,12 @@
 """A user's own partition: a CSV or Parquet file with columns example, node and perhaps edge."""
 
-import csv
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from coterie.core.arrays import Ints
+from coterie.core.csv_rows import read_table
 from coterie.core.errors import PartitionError
 from coterie.partition.values import Dealt, Examples, Rule
 
@@ -88,25 +88,9 @@ def read_columns(path: Path, total: int) -> Columns:
 
 
 def _read_csv(path: Path) -> Columns:
-    rows: list[list[str]] = []
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.reader(file, strict=True)
-            header = [name.strip() for name in next(reader, [])]
-            if len(set(header)) < len(header):
-                raise PartitionError(f"{path}: a column is there twice in {header}")
-            for row in reader:
-                if len(row) == len(header):
-                    rows.append(row)
-                elif row:
-                    raise PartitionError(
-                        f"{path}: line {reader.line_num} must have {len(header)} values, got "
-                        f"{len(row)}"
-                    )
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise PartitionError(f"{path}: not a CSV file ({error})") from error
-    columns = list(zip(*rows, strict=True)) or [()] * len(header)
-    return dict(zip(header, columns, strict=True))
+    names, lines = read_table(path, PartitionError)
+    columns = list(zip(*(cells for _, cells in lines), strict=True)) or [()] * len(names)
+    return dict(zip(names, columns, strict=True))
 
 
 def _whole(values: Sequence[str], path: Path) -> Ints:

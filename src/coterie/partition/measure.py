@@ -25,6 +25,18 @@ def pooled(counts: Ints, part_of: Ints) -> Ints:
     return sums
 
 
+def relative_shares(counts: Ints) -> Floats:
+    """Each class's share in a part over its share in the whole [K, C]; 0 of a class nobody has.
+
+    >>> relative_shares(np.array([[2, 0, 0], [0, 2, 0]])).tolist()
+    [[2.0, 0.0, 0.0], [0.0, 2.0, 0.0]]
+    """
+    share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    whole = counts.sum(axis=0) / counts.sum()
+    ratio: Floats = np.divide(share, whole, out=np.zeros_like(share), where=whole > 0)
+    return ratio
+
+
 def emd(counts: Ints) -> Floats:
     """Distance of every part's class shares [K, C] from the whole's: sum over c of |p_kc - p_c|.
 

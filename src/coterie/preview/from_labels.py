@@ -4,7 +4,6 @@ Nothing is loaded or trained. Nodes are known and numbered by their names, so th
 either file decides nothing.
 """
 
-import csv
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from coterie.config.files import expand, parse_override
 from coterie.config.prepare import parts_of
 from coterie.config.settings import AlgorithmConfig, Config
 from coterie.core.arrays import Ints
+from coterie.core.csv_rows import Cells, Rows, header, read_rows
 from coterie.core.errors import ConfigError, PartitionError, TopologyError
 from coterie.core.types import Progress
 from coterie.grouping import Evidence
@@ -27,7 +27,7 @@ from coterie.simulate.fleet import Fleet
 from coterie.topology import Speed, Topology
 from coterie.topology.by_name import by_name, in_order
 from coterie.topology.file import ATTRIBUTES, read_topology
-from coterie.topology.matrix import NODE_COLUMNS, Cells, Rows, read_matrix, read_rows
+from coterie.topology.matrix import NODE_COLUMNS, read_matrix
 
 NODE, EDGE = "node", "edge"
 NO_CLASS = set(NODE_COLUMNS) - {NODE}  # other files of nodes have such columns
@@ -105,7 +105,7 @@ def plans_by_labels(
 
 def read_histograms(path: Path) -> Histograms:
     """Read a CSV of nodes: `node`, perhaps `edge`, and a column of counts for every class."""
-    columns, rows = read_rows(path)
+    columns, rows = read_rows(path, PartitionError)
     classes = in_order(set(columns) - {NODE, EDGE})
     _check_columns(columns, classes, path)
     if not rows:
@@ -141,22 +141,13 @@ def kind_of(path: Path, names: Collection[str]) -> Kind:
     if path.suffix.lower() != ".csv":
         return "file"
     for ends in ENDS:
-        if ends <= _header(path):
-            columns, rows = read_rows(path)
+        if ends <= header(path):
+            columns, rows = read_rows(path, TopologyError)
             if any(_is_name(cells[end]) for _, cells in rows for end in ends):
                 return "file"
             named_so = ends <= set(names) or set(columns) - {*ends, *ATTRIBUTES}
             return "matrix" if named_so else "file"
     return "matrix"
-
-
-def _header(path: Path) -> set[str]:
-    """Return the cells of the first line; none where that cannot be read, which is said later."""
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            return {cell.strip() for cell in next(filter(None, csv.reader(file)), [])}
-    except (OSError, csv.Error, UnicodeDecodeError):
-        return set()
 
 
 def _check_columns(columns: Sequence[str], classes: Sequence[str], path: Path) -> None:

@@ -13,17 +13,9 @@ from xml.etree import ElementTree
 
 import numpy as np
 
+from coterie.core.csv_rows import Cells, listed, read_rows
 from coterie.core.errors import TopologyError, unknown
-from coterie.topology.matrix import (
-    LATENCIES,
-    SPEEDS,
-    Cells,
-    check_connected,
-    check_spelling,
-    listed,
-    read_rows,
-    speeds,
-)
+from coterie.topology.matrix import LATENCIES, SPEEDS, check_connected, check_spelling, speeds
 from coterie.topology.values import Speed, Topology
 
 ATTRIBUTES = (*SPEEDS, *LATENCIES, "tier")
@@ -119,7 +111,7 @@ def _read_csv(path: Path) -> _Graph:
 
     "Up" is from a to b. In a row of tier "access", a is the device.
     """
-    columns, rows = read_rows(path)
+    columns, rows = read_rows(path, TopologyError)
     ends = ("source", "target") if "source" in columns else ("a", "b")
     if missing := [name for name in ends if name not in columns]:
         raise TopologyError(

@@ -1,14 +1,14 @@
 """Measured speeds in CSV files: a matrix of every pair of devices, or a row for every device."""
 
-import csv
 import difflib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from coterie.core.arrays import Floats, Ints
+from coterie.core.csv_rows import Cells, Rows, listed, place, read_lines, read_rows
 from coterie.core.errors import TopologyError, unknown
 from coterie.topology.values import Speed, Topology
 
@@ -16,8 +16,6 @@ BYTES_PER_MBYTE = 1e6
 SPEEDS = ("mbytes_per_s", "up_mbytes_per_s", "down_mbytes_per_s")
 LATENCIES = ("latency_s", "latency_ms")
 NODE_COLUMNS = ("node", *SPEEDS, *LATENCIES, "gflops", "capacity")
-Cells = Mapping[str, str]
-Rows = list[tuple[str, Cells]]  # "net.csv: line 4", and the cells by column
 
 
 def read_matrix(bandwidth: Path, latency: Path | None, default: Speed) -> Topology:
@@ -58,7 +56,7 @@ def read_access(path: Path, names: Sequence[str], n: int) -> tuple[Floats, Float
 
     Column `node` has names of the network or numbers 0..n-1; without it, row i is node i.
     """
-    columns, rows = read_rows(path)
+    columns, rows = read_rows(path, TopologyError)
     _check_columns(columns, path)
     if not {*SPEEDS, *LATENCIES} & set(columns):
         raise TopologyError(
@@ -73,7 +71,7 @@ def read_access(path: Path, names: Sequence[str], n: int) -> tuple[Floats, Float
 
 def read_column(path: Path, names: Sequence[str], n: int, column: str) -> Floats:
     """Read a number above 0 for every node [n], such as `gflops`."""
-    columns, rows = read_rows(path)
+    columns, rows = read_rows(path, TopologyError)
     _check_columns(columns, path)
     if column not in columns:
         raise TopologyError(f"{path}: needs a column {column}, got {listed(columns)}")
@@ -91,19 +89,6 @@ def _check_columns(columns: list[str], path: Path) -> None:
     for name in columns:
         if name not in NODE_COLUMNS:
             raise TopologyError(f"{path}: {unknown('column', name, NODE_COLUMNS)}")
-
-
-def read_rows(path: Path) -> tuple[list[str], Rows]:
-    """Read a CSV file with a header: its columns, and every row with the place it stands at."""
-    lines = _read_lines(path)
-    _, header = lines[0] if lines else ("", [])
-    columns = [name.strip() for name in header]
-    if len(set(columns)) < len(columns):
-        raise TopologyError(f"{path}: a column is there twice in {listed(columns)}")
-    for where, line in lines[1:]:
-        if len(line) != len(columns):
-            raise TopologyError(f"{where}: must have {len(columns)} values, got {len(line)}")
-    return columns, [(at, dict(zip(columns, line, strict=True))) for at, line in lines[1:]]
 
 
 def speeds(cells: Cells, where: str) -> tuple[float, float, float]:
@@ -167,27 +152,6 @@ def check_connected(ends: Ints, names: Sequence[str], path: Path) -> None:
         )
 
 
-def listed(names: Iterable[str]) -> str:
-    """Quote names, one after the other.
-
-    >>> listed(["a", "b"]), listed([])
-    ("'a', 'b'", 'none')
-    """
-    return ", ".join(map(repr, names)) or "none"
-
-
-def _read_lines(path: Path) -> list[tuple[str, list[str]]]:
-    """Read the lines that are not empty, each with its place."""
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.reader(file, strict=True)
-            return [(f"{path}: line {reader.line_num}", line) for line in reader if line]
-    except OSError as error:
-        raise TopologyError(f"{path}: cannot be read ({error.strerror})") from error
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise TopologyError(f"{path}: not a CSV file ({error})") from error
-
-
 def _nodes(path: Path, rows: Rows, names: Sequence[str], n: int) -> list[int]:
     """Node of every row."""
     if not rows or "node" not in rows[0][1]:
@@ -215,7 +179,10 @@ def _nodes(path: Path, rows: Rows, names: Sequence[str], n: int) -> list[int]:
 
 def _read_square(path: Path, unit: str) -> tuple[list[str], Floats]:
     """Read a matrix [n, n] and its names, if it has any; NaN on the diagonal and where empty."""
-    lines = [(where, [cell.strip() for cell in line]) for where, line in _read_lines(path)]
+    lines = [
+        (place(path, number), [cell.strip() for cell in line])
+        for number, line in read_lines(path, TopologyError)
+    ]
     header = bool(lines) and all(_is_name(cell) for cell in lines[0][1][1:] or [""])
     body = lines[header:]
     column = bool(body) and all(_is_name(line[0]) for _, line in body)

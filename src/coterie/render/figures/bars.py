@@ -4,11 +4,10 @@ from collections.abc import Mapping, Sequence
 from statistics import mean, stdev
 from typing import Any
 
-from coterie.analysis.compare import BASELINE, seconds_to
+from coterie.analysis.compare import seconds_to, targets_of
 from coterie.analysis.format import number
 from coterie.render.figures.curves import Lines
 from coterie.render.figures.style import FILLS, HATCHES, legend, short
-from coterie.runs.record import RecordedRun
 
 KINDS = {
     "compute_s": "local steps",
@@ -51,7 +50,7 @@ def bytes_by_tier(lines: Lines, width: float) -> Any:
 
 def time_to_target(lines: Lines, width: float, target: float | None) -> Any:
     """Simulated seconds until the target accuracy: the mean of the seeds that reached it."""
-    targets = targets_of(lines, target)
+    targets = targets_of([run for runs in lines.values() for run in runs], target)
     if not targets:
         return None
     reached = {
@@ -75,19 +74,6 @@ def time_to_target(lines: Lines, width: float, target: float | None) -> Any:
     said = f"{100 * target:g}% accuracy" if target is not None else "FedAvg's final accuracy"
     axis.set_xlabel(f"simulated seconds to {said}")
     return figure
-
-
-def targets_of(lines: Lines, target: float | None) -> dict[int, float]:
-    """Target accuracy of every seed, as in the comparison: FedAvg's own, or the others' mean."""
-    seeds = {run.config["seed"] for runs in lines.values() for run in runs}
-    if target is not None:
-        return dict.fromkeys(seeds, target)
-    final = {run.config["seed"]: _final(run) for run in lines.get(BASELINE, ())}
-    return {seed: final.get(seed, mean(final.values())) for seed in seeds} if final else {}
-
-
-def _final(run: RecordedRun) -> float:
-    return float(run.summary["test_accuracy"])
 
 
 _beside: dict[str, Any] = {

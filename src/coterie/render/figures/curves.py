@@ -1,28 +1,17 @@
 """Curves over simulated time or epochs: the mean over the seeds, and a band of one deviation."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from statistics import mean, stdev
+from functools import partial
 from typing import Any
 
-from coterie.analysis.align import aligned
+from coterie.analysis.curves import Curve, curve
 from coterie.render.figures.style import Look, legend, log_seconds, plain_log
 from coterie.runs.record import RecordedRun
 
 Lines = Mapping[str, Sequence[RecordedRun]]  # runs of each line, one a seed
 Looks = Mapping[str, Look]
-Curve = list[tuple[float, float, float]]  # x, the mean, its standard deviation
 NEARLY_0 = 1e-6  # a Delta that is 0 but for rounding
 DECADE = 10  # values further apart than this are drawn on a logarithmic axis
-
-
-def accuracy_by_time(lines: Lines, looks: Looks, width: float) -> Any:
-    """Test accuracy in percent by simulated seconds, on a logarithmic axis."""
-    return _one(lines, looks, width, "seconds", "test_accuracy", "test accuracy (%)", 100.0)
-
-
-def accuracy_by_epoch(lines: Lines, looks: Looks, width: float) -> Any:
-    """Test accuracy in percent by epochs of local work."""
-    return _one(lines, looks, width, "epoch", "test_accuracy", "test accuracy (%)", 100.0)
 
 
 def loss(lines: Lines, looks: Looks, width: float) -> Any:
@@ -34,7 +23,7 @@ def loss(lines: Lines, looks: Looks, width: float) -> Any:
     if not any(drawn):
         return None
     for axis, part in _parts(axes):
-        _value_axis(axis, f"{part} loss", [found for each in drawn for found in each.values()])
+        _value_axis(axis, f"{part} loss", [line for each in drawn for line in each.values()])
     for axis in axes:
         log_seconds(axis)
     if not wide:
@@ -54,29 +43,13 @@ def delta_by_time(lines: Lines, looks: Looks, width: float) -> Any:
         for name, runs in lines.items()
         if any((row.get("Delta") or 0) > NEARLY_0 for run in runs for row in run.rows)
     }
-    return _one(some, looks, width, "seconds", "Delta", "Delta", 1.0)
+    return by(some, looks, width, x="seconds", y="Delta", what="Delta")
 
 
-def curve(runs: Sequence[RecordedRun], x: str, y: str, unit: float = 1.0) -> Curve:
-    """Mean and deviation of y over runs that differ in the seed, at every step all measured.
-
-    x is the mean, too, as a step comes at another second for every seed; the start is left out.
-    Seeds that chose their schedules are averaged between the steps that they measured, too.
-    """
-    measured = [
-        {row["t"]: row for row in run.rows if row.get(y) is not None and x in row} for run in runs
-    ]
-    rows_at = aligned(runs, measured)
-    found = []
-    for t in filter(None, rows_at[0] if rows_at else ()):
-        values = [unit * float(rows[t][y]) for rows in rows_at]
-        at = mean(float(rows[t][x]) for rows in rows_at)
-        if at > 0:
-            found.append((at, mean(values), stdev(values) if len(values) > 1 else 0.0))
-    return found
-
-
-def _one(lines: Lines, looks: Looks, width: float, x: str, y: str, what: str, unit: float) -> Any:
+def by(
+    lines: Lines, looks: Looks, width: float, *, x: str, y: str, what: str, unit: float = 1.0
+) -> Any:
+    """One quantity by simulated seconds, on a logarithmic axis, or by epochs of local work."""
     figure = _figure(width, 2.1 if width < 5 else 2.9)
     axis = figure.subplots()
     drawn = _draw(axis, lines, looks, x, y, unit)
@@ -104,20 +77,20 @@ def _draw(
     axis: Any, lines: Lines, looks: Looks, x: str, y: str, unit: float = 1.0
 ) -> dict[str, Curve]:
     """Draw every line that has something to draw, and return those."""
-    curves = {name: found for name, runs in lines.items() if (found := curve(runs, x, y, unit))}
-    for name, found in curves.items():
-        xs, mid, sd = (list(part) for part in zip(*found, strict=True))
-        axis.plot(xs, mid, **looks[name].line())
-        if any(sd):
-            low, high = ([m + s * d for m, d in zip(mid, sd, strict=True)] for s in (-1, 1))
-            axis.fill_between(xs, low, high, color=looks[name].colour, alpha=0.18, linewidth=0)
+    curves = {name: line for name, runs in lines.items() if (line := curve(runs, x, y, unit)).x}
+    for name, line in curves.items():
+        axis.plot(line.x, line.mean, **looks[name].line())
+        if any(line.sd):
+            pairs = list(zip(line.mean, line.sd, strict=True))
+            low, high = ([m + sign * sd for m, sd in pairs] for sign in (-1, 1))
+            axis.fill_between(line.x, low, high, color=looks[name].colour, alpha=0.18, linewidth=0)
     axis.grid()
     return curves
 
 
 def _value_axis(axis: Any, what: str, drawn: Sequence[Curve]) -> None:
     """Name y, and make it logarithmic where values are decades apart and all above 0."""
-    values = [value for found in drawn for _, value, _ in found]
+    values = [value for line in drawn for value in line.mean]
     axis.set_ylabel(what)
     if values and 0 < DECADE * min(values) < max(values):
         axis.set_yscale("log")
@@ -132,9 +105,10 @@ def _legend(figure: Any, names: Sequence[str], looks: Looks) -> None:
     legend(figure, handles, names)
 
 
+_accuracy = partial(by, y="test_accuracy", what="test accuracy (%)", unit=100.0)
 CURVES: dict[str, Callable[[Lines, Looks, float], Any]] = {
-    "accuracy-by-time": accuracy_by_time,
-    "accuracy-by-epoch": accuracy_by_epoch,
+    "accuracy-by-time": partial(_accuracy, x="seconds"),
+    "accuracy-by-epoch": partial(_accuracy, x="epoch"),
     "loss": loss,
     "delta-by-time": delta_by_time,
 }

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from coterie.partition.measure import pooled
+from coterie.partition.measure import pooled, relative_shares
 from coterie.render.figures.curves import Lines
 from coterie.render.figures.style import short
 
@@ -51,14 +51,3 @@ def group_classes(lines: Lines, width: float) -> Any:
     )
     bar.set_label("share in the group / share in the whole")
     return figure
-
-
-def relative_shares(counts: Any) -> Any:
-    """Each class's share in a group over its share in the whole, from counts [K, C].
-
-    >>> relative_shares(np.array([[2, 0], [0, 2]])).tolist()
-    [[2.0, 0.0], [0.0, 2.0]]
-    """
-    share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    whole = counts.sum(axis=0) / counts.sum()
-    return np.divide(share, whole, out=np.zeros_like(share), where=whole > 0)

@@ -1,18 +1,17 @@
-"""Curves over the seeds of a line: means, bands, fewer points where there are many."""
+"""What the report draws curves of, and their numbers as the page holds them."""
 
 from collections.abc import Callable, Sequence
-from statistics import mean, stdev
+from statistics import mean
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from coterie.analysis.align import aligned
+from coterie.analysis.compare import first_reaching
+from coterie.analysis.curves import STATISTICS, Column, thin
 from coterie.core.types import Json
 from coterie.runs.record import RecordedRun
 from coterie.simulate.algorithms import find_algorithm
 from coterie.theory.bounds import Constants, simple_distance
 
-Column = list[float | None]
 Values = list[float] | None  # of every seed, if all have one
 
 
@@ -52,13 +51,13 @@ def curve(runs: Sequence[RecordedRun], most: int) -> Json:
     that chose their schedules are averaged between the steps that they measured, too.
     """
     measured = [
-        {row["t"]: {**row, BOUND: of(row)} for row in run.rows if _measured(row)}
+        {row["t"]: {**row, BOUND: of(row)} for row in run.rows if row["test_accuracy"] is not None}
         for run, of in ((run, bound(run)) for run in runs)
     ]
-    rows_at = aligned(runs, measured)
-    shared = list(rows_at[0])
-    at = [[rows[t] for rows in rows_at] for t in shared]
-    columns = {each.key: [_column(rows, each) for rows in at] for each in (*AXES, *QUANTITIES)}
+    shared = aligned(runs, measured)
+    columns = {
+        each.key: [_column(rows, each) for rows in shared.values()] for each in (*AXES, *QUANTITIES)
+    }
     shown = {
         each.key: columns[each.key]
         for each in QUANTITIES
@@ -77,10 +76,6 @@ def curve(runs: Sequence[RecordedRun], most: int) -> Json:
         "unshared": len(set().union(*measured)) - len(shared),
         "between": len(shared) - len(set(measured[0]).intersection(*measured[1:])),
     }
-
-
-def _measured(row: Json) -> bool:
-    return row["test_accuracy"] is not None
 
 
 def bound(run: RecordedRun) -> Callable[[Json], float | None]:
@@ -118,8 +113,7 @@ def _over(values: Sequence[Values], f: Any) -> Column:
 
 
 def _bands(values: Sequence[Values], *, several: bool) -> dict[str, Column]:
-    functions = {"mean": mean, "low": min, "high": max, "sd": stdev}
-    return {key: _over(values, f) for key, f in functions.items() if several or key == "mean"}
+    return {key: _over(values, f) for key, f in STATISTICS.items() if several or key == "mean"}
 
 
 def _kept(columns: Sequence[Sequence[Values]], points: int, most: int) -> list[int]:
@@ -127,29 +121,6 @@ def _kept(columns: Sequence[Sequence[Values]], points: int, most: int) -> list[i
     if points <= most:
         return list(range(points))
     return thin([{"low": _over(c, min), "high": _over(c, max)} for c in columns], points, most)
-
-
-def thin(bands: Sequence[dict[str, Column]], points: int, most: int) -> list[int]:
-    """Choose at most `most` of some points: the first, the last, and the extremes of every stretch.
-
-    >>> spiky: Column = [0.0] * 50 + [9.0] + [0.0] * 49
-    >>> kept = thin([{"low": spiky, "high": spiky}], 100, 12)
-    >>> len(kept) <= 12, 50 in kept, kept[0], kept[-1]
-    (True, True, 0, 99)
-    """
-    if points <= most:
-        return list(range(points))
-    stretches = max(1, (most - 2) // (2 * max(len(bands), 1)))
-    kept = {0, points - 1}
-    for band in bands:
-        low, high = (
-            np.array([np.nan if v is None else v for v in band[key]]) for key in ("low", "high")
-        )
-        for stretch in np.array_split(np.arange(points), stretches):
-            if np.isfinite(low[stretch]).any():
-                kept |= {int(stretch[np.nanargmin(low[stretch])])}
-                kept |= {int(stretch[np.nanargmax(high[stretch])])}
-    return sorted(kept)
 
 
 def _some(column: list[Values], kept: list[int]) -> list[Values]:
@@ -165,18 +136,11 @@ def hit(runs: Sequence[RecordedRun], targets: dict[int, float]) -> Json | None:
 
     The mean is over those that did; `reached` says how many.
     """
-    rows = []
-    for run in runs:
-        target = targets.get(run.config["seed"])
-        first = next((r for r in run.rows if _reached(r["test_accuracy"], target)), None)
-        if first is not None:
-            rows.append(first)
+    known = [(run, targets[run.config["seed"]]) for run in runs if run.config["seed"] in targets]
+    firsts = [first_reaching(run, target) for run, target in known]
+    rows = [row for row in firsts if row is not None]
     if not rows:
         return None
     columns = {axis.key: _column(rows, axis) for axis in AXES}
     at = {key: _short(mean(column)) for key, column in columns.items() if column is not None}
     return {**at, "reached": len(rows), "of": len(runs)}
-
-
-def _reached(accuracy: float | None, target: float | None) -> bool:
-    return accuracy is not None and target is not None and accuracy >= target

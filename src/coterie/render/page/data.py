@@ -1,14 +1,13 @@
 """Pictures of a partition: who holds which classes, on nodes, edges and groups."""
 
-import html
 from collections.abc import Sequence
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from coterie.preview.data import COLUMNS, FOOTING, Survey, cells
-from coterie.render.page.html import draw_scale, draw_shares, image, page, png, table, write
+from coterie.render.page.html import Page, Section, Table, draw_scale, draw_shares
 
 MOST_LABELS = 30
 EMD_CAPTION = (
@@ -17,22 +16,19 @@ EMD_CAPTION = (
 )
 
 
-def write_survey(surveys: Sequence[Survey], path: Path) -> list[Path]:
-    """Write one self-contained HTML page about partitions, and a PNG beside it for each."""
-    written = [path.with_suffix(".html")]
-    parts = ["<h1>Coterie: who holds what</h1>"]
-    for number, survey in enumerate(surveys, 1):
-        picture = png(survey_figure(survey))
-        parts += [f"<h2>{html.escape(survey.title)}</h2>", f"<p>{html.escape(survey.facts)}</p>"]
-        parts.append(table(COLUMNS, [cells(part) for part in survey.parts]))
-        parts += [f"<p>{html.escape(note)}</p>" for note in survey.notes]
-        parts.append(image(picture, "Class counts by node, node sizes, class shares"))
-        suffix = f"-{number}.png" if len(surveys) > 1 else ".png"
-        written.append(path.with_name(path.stem + suffix))
-        write(written[-1], picture)
-    parts.append(f"<p><small>{FOOTING}. {EMD_CAPTION}</small></p>")
-    write(written[0], page("Coterie: who holds what", parts))
-    return written
+def survey_page(surveys: Sequence[Survey]) -> Page:
+    """Show who holds what in every partition."""
+    sections = [
+        Section(
+            [Table(survey.facts, COLUMNS, [cells(part) for part in survey.parts], "")],
+            partial(survey_figure, survey),
+            "Class counts by node, node sizes, class shares",
+            survey.title,
+            survey.notes,
+        )
+        for survey in surveys
+    ]
+    return Page("Coterie: who holds what", sections, f"{FOOTING}. {EMD_CAPTION}")
 
 
 def survey_figure(survey: Survey) -> Any:

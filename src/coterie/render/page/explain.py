@@ -1,31 +1,21 @@
 """Picture of predicted time over the number of groups and the schedule."""
 
-import html
 import math
 from collections.abc import Sequence
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from coterie.preview.schedule import Explained
-from coterie.render.page.html import image, page, png, table
-from coterie.render.page.network import Table
-
-TITLE = "Coterie: how many groups, and how often to average"
+from coterie.render.page.html import Page, Section, Table
 
 
-def render(found: Explained, said: Table, why: Sequence[str], path: Path) -> dict[Path, bytes]:
-    """Make one self-contained HTML page about a choice, and a PNG beside it."""
-    picture = png(explain_figure(found))
-    names = [name.replace("\n", " ") for name in said.head]
-    parts = [
-        f"<h1>{TITLE}</h1><p>{html.escape(said.title)}</p>{table(names, said.rows)}",
-        f"<p><small>{html.escape(said.foot)}</small></p>",
-        image(picture, "Predicted seconds by number of groups, tau1 and tau2"),
-        "<ul>" + "".join(f"<li>{html.escape(line)}</li>" for line in why) + "</ul>",
-    ]
-    return {path.with_suffix(".png"): picture, path.with_suffix(".html"): page(TITLE, parts)}
+def explain_page(found: Explained, table: Table, why: Sequence[str]) -> Page:
+    """Show what was chosen, what else there was, and why."""
+    alt = "Predicted seconds by number of groups, tau1 and tau2"
+    section = Section([table], partial(explain_figure, found), alt, remarks=why)
+    return Page("Coterie: how many groups, and how often to average", [section])
 
 
 def explain_figure(found: Explained) -> Any:

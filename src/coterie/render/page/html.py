@@ -1,18 +1,22 @@
-"""What every page and picture is made with."""
+"""What every page and picture is made with.
+
+A page is a value: a title, and sections of tables with a figure. `page_files` alone draws it.
+"""
 
 import base64
 import html
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from coterie.core.arrays import Ints
 from coterie.core.errors import RecordError
+from coterie.partition.measure import relative_shares
 from coterie.runs.record import write_atomically
 
+NEW = "\n"  # a line of a title or foot; a name of a column is on one line
 STYLE = """
 :root { color-scheme: light dark; --line: #8884; }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; }
@@ -25,14 +29,81 @@ small { opacity: .75; }
 """
 
 
-def page(title: str, parts: Sequence[str]) -> bytes:
-    """Put parts of HTML on one page that needs nothing else."""
+class Table(NamedTuple):
+    """What a table says, on a page as in a terminal."""
+
+    title: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    foot: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """Tables about one thing, with a figure below the first, which is drawn when called."""
+
+    tables: Sequence[Table]
+    draw: Callable[[], Any]
+    alt: str
+    heading: str = ""
+    notes: Sequence[str] = ()  # above the figure
+    remarks: Sequence[str] = ()  # at the end, as a list
+
+
+@dataclass(frozen=True)
+class Page:
+    """What a command shows, in a terminal and as a file; title and foot are HTML of ours."""
+
+    title: str
+    sections: Sequence[Section]
+    foot: str = ""
+
+
+def page_files(page: Page, path: Path | None) -> dict[Path, bytes]:
+    """Draw a page as one self-contained HTML file, and a PNG beside it for every section.
+
+    Without a path nothing is drawn.
+    """
+    if path is None:
+        return {}
+    # A large figure takes a second, so that it is drawn once for both files.
+    pictures = [png(section.draw()) for section in page.sections]
+    sections = [_section(*pair) for pair in zip(page.sections, pictures, strict=True)]
+    foot = f"<p><small>{page.foot}</small></p>" if page.foot else ""
     content = (
         "<!doctype html><html lang='en'><meta charset='utf-8'>"
         "<meta name='viewport' content='width=device-width, initial-scale=1'>"
-        f"<title>{title}</title><style>{STYLE}</style>{''.join(parts)}</html>"
+        f"<title>{page.title}</title><style>{STYLE}</style>"
+        f"<h1>{page.title}</h1>{''.join(sections)}{foot}</html>"
     )
-    return content.encode()
+    numbers = [f"-{nth}" for nth in range(1, len(pictures) + 1)] if len(pictures) > 1 else [""]
+    names = [path.with_name(f"{path.stem}{number}.png") for number in numbers]
+    return {path.with_suffix(".html"): content.encode(), **dict(zip(names, pictures, strict=True))}
+
+
+def _section(section: Section, picture: bytes) -> str:
+    heading = f"<h2>{html.escape(section.heading)}</h2>" if section.heading else ""
+    first, *others = map(_table, section.tables)
+    notes = "".join(f"<p>{html.escape(line)}</p>" for line in section.notes)
+    remarks = "".join(f"<li>{html.escape(line)}</li>" for line in section.remarks)
+    ending = f"<ul>{remarks}</ul>" if remarks else ""
+    return "".join([heading, first, notes, image(picture, section.alt), *others, ending])
+
+
+def _table(table: Table) -> str:
+    """Write a table that scrolls where it is too wide, with what stands above and below it."""
+    columns = "".join(f"<th>{html.escape(name.replace(NEW, ' '))}</th>" for name in table.head)
+    lines = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
+        for row in table.rows
+    )
+    inside = f"<table><tr>{columns}</tr>{lines}</table>"
+    foot = f"<p><small>{_broken(table.foot)}</small></p>" if table.foot else ""
+    return f"<p>{_broken(table.title)}</p><div class='wide'>{inside}</div>{foot}"
+
+
+def _broken(text: str) -> str:
+    return html.escape(text).replace(NEW, "<br>")
 
 
 def write(path: Path, content: bytes) -> None:
@@ -57,27 +128,22 @@ def image(picture: bytes, alt: str) -> str:
     return f"<p class='wide'><img alt='{html.escape(alt)}' src='data:image/png;base64,{data}'></p>"
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return an HTML table that scrolls where it is too wide."""
-    columns = "".join(f"<th>{html.escape(name)}</th>" for name in head)
-    lines = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
-    )
-    return f"<div class='wide'><table><tr>{columns}</tr>{lines}</table></div>"
-
-
 def draw_shares(axis: Any, counts: Ints) -> Any:
     """Draw each class's share in a part over its share in the whole, from counts [K, C].
 
     White is like the whole; brown is less, down to none; purple is twice as much or more.
     """
-    share = counts / counts.sum(axis=1, keepdims=True)
-    whole = np.maximum(counts.sum(axis=0), 1) / counts.sum()
     axis.set_xlabel("class")
     axis.tick_params(labelsize=7)
-    return axis.imshow(
-        share / whole, cmap="PuOr", vmin=0, vmax=2, aspect="auto", interpolation="none"
-    )
+    look = {"cmap": "PuOr", "vmin": 0, "vmax": 2, "aspect": "auto", "interpolation": "none"}
+    return axis.imshow(relative_shares(counts), **look)
+
+
+def plain_log_x(axis: Any) -> None:
+    """Make x logarithmic, with plain numbers at 1, 2 and 5 of every decade."""
+    axis.set_xscale("log")
+    axis.xaxis.set_major_formatter("{x:g}")
+    axis.xaxis.set_minor_formatter(lambda x, _: f"{x:g}" if f"{x:.0e}"[0] in "25" else "")
 
 
 def draw_scale(figure: Any, drawn: Any, axes: Any) -> None:

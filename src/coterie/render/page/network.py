@@ -1,9 +1,8 @@
 """Pictures of a network: who is averaged with whom, which links that fills, who comes last."""
 
-import html
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +11,7 @@ from coterie.analysis.format import number
 from coterie.core.arrays import Floats, Ints
 from coterie.grouping import Grouping
 from coterie.preview.network import Mean, Member, NetworkView
-from coterie.render.page.html import image, page, png, table
+from coterie.render.page.html import Page, Section, Table, plain_log_x
 from coterie.topology import Topology
 
 # Krzywinski's twelve colours, told apart with any colour vision; more groups take a colour scale.
@@ -25,36 +24,14 @@ MOST_UNUSED = 20_000  # links drawn that carry nothing
 MOST_SOLVED = 1500  # switches of a layout that compares all pairs
 
 
-class Table(NamedTuple):
-    """What is said in a table, on the page as in a terminal."""
-
-    title: str
-    head: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    foot: str
-
-
-def render(
-    views: Sequence[NetworkView], tables: Sequence[list[Table]], path: Path
-) -> dict[Path, bytes]:
-    """Make one self-contained HTML page about networks, and a PNG beside it for each."""
-    files: dict[Path, bytes] = {}
-    parts = ["<h1>Coterie: the network</h1>"]
-    for nth, (view, said) in enumerate(zip(views, tables, strict=True), 1):
-        picture = png(view_figure(view))  # a large one takes a second, so it is drawn once
-        told = [_told(each) for each in said]
-        shown = image(picture, "Groups and loads in the network, and the arrivals of flows")
-        parts += [f"<h2>{html.escape(view.title)}</h2>", told[0], shown, *told[1:]]
-        suffix = f"-{nth}.png" if len(views) > 1 else ".png"
-        files[path.with_name(path.stem + suffix)] = picture
-    files[path.with_suffix(".html")] = page("Coterie: the network", parts)
-    return files
-
-
-def _told(said: Table) -> str:
-    names = [name.replace("\n", " ") for name in said.head]
-    title, foot = html.escape(said.title), html.escape(said.foot)
-    return f"<p>{title}</p>{table(names, said.rows)}<p><small>{foot}</small></p>"
+def network_page(views: Sequence[NetworkView], tables: Sequence[Sequence[Table]]) -> Page:
+    """Show what the means of every experiment do to its network."""
+    alt = "Groups and loads in the network, and the arrivals of flows"
+    sections = [
+        Section(of_view, partial(view_figure, view), alt, view.title)
+        for view, of_view in zip(views, tables, strict=True)
+    ]
+    return Page("Coterie: the network", sections)
 
 
 def view_figure(view: NetworkView) -> Any:
@@ -163,9 +140,7 @@ def _draw_arrivals(axis: Any, member: Member) -> None:
     axis.tick_params(which="both", labelsize=7)
     axis.grid(alpha=0.25)
     if last and max(last) > 8 * min(last):
-        axis.set_xscale("log")
-        axis.xaxis.set_major_formatter("{x:g}")
-        axis.xaxis.set_minor_formatter(lambda x, _: f"{x:g}" if f"{x:.0e}"[0] in "25" else "")
+        plain_log_x(axis)
     elif last:
         axis.set_xlim(0, 1.04 * max(last))
     if last:

@@ -11,7 +11,7 @@ from coterie.config.files import make_config
 from coterie.core.arrays import Ints
 from coterie.core.errors import CoterieError
 from coterie.core.types import Json
-from coterie.partition.measure import pooled
+from coterie.partition.measure import pooled, relative_shares
 from coterie.render.page.network import layout
 from coterie.runs.record import RecordedRun
 from coterie.simulate.algorithms import ALGORITHMS
@@ -102,9 +102,7 @@ def groups_of(run: RecordedRun) -> Json | None:
         return None
     by_group = pooled(counts, z)
     sizes = np.bincount(z, minlength=len(by_group))
-    whole = counts.sum(axis=0) / counts.sum()
-    share = by_group / np.maximum(by_group.sum(axis=1, keepdims=True), 1)
-    ratio = share / np.where(whole > 0, whole, 1.0)
+    ratio = relative_shares(by_group)
     rows = _most(sizes, MOST_GROUPS)
     columns = _most(counts.sum(axis=0), MOST_CLASSES)
     edge_of = run.grouping.get("edge_of")

@@ -1,6 +1,5 @@
 """Everything that the page of runs shows, as one JSON value: the page only draws it."""
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -10,12 +9,14 @@ from statistics import mean
 from coterie.analysis.compare import (
     Block,
     compare,
+    differing,
     label,
     lines_of,
     members_of,
     name_of,
     targets_of,
 )
+from coterie.analysis.export import run_names
 from coterie.analysis.format import COLUMNS, cells, footing, heading
 from coterie.analysis.palette import look_numbers
 from coterie.core.types import Json, Progress
@@ -111,14 +112,8 @@ def _styles(
 
 def _names(runs: Sequence[RecordedRun]) -> dict[Path, str]:
     """Name runs by their folders, without the part of the path that all have in common."""
-    if not runs:
-        return {}
-    folders = [run.folder.absolute() for run in runs]
-    common = Path(os.path.commonpath([folder.parent for folder in folders]))
-    return {
-        run.folder: folder.relative_to(common).as_posix()
-        for run, folder in zip(runs, folders, strict=True)
-    }
+    folders = [run.folder for run in runs]
+    return dict(zip(folders, run_names(folders), strict=True)) if runs else {}
 
 
 def _most_points(members: Sequence[Sequence[RecordedRun]]) -> int:
@@ -241,9 +236,9 @@ def _settings(
 ) -> Json:
     """Settings that all runs share, those that differ, and where each run comes from."""
     tables = [{"seed": run.config["seed"], **run.settings} for run in runs]
-    keys = list(dict.fromkeys(key for table in tables for key in table))
-    differs = [k for k in keys if len({str(table.get(k)) for table in tables}) > 1]
-    shared = {k: _said(tables[0][k]) for k in keys if k not in differs}
+    differs = differing(tables)
+    first = tables[0] if tables else {}
+    shared = {key: _said(value) for key, value in first.items() if key not in differs}
     block_of = {run.folder: at for at, own in enumerate(members) for run in own}
     told = [
         {

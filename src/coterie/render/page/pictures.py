@@ -2,17 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import mean
 from typing import Any
 
 import numpy as np
 
-from coterie.analysis.align import aligned
 from coterie.analysis.compare import compare, lines_of, members_of
+from coterie.analysis.curves import curve
 from coterie.analysis.format import heading
 from coterie.analysis.palette import COLOURS, look_numbers
 from coterie.paper import Dots
-from coterie.render.page.html import png, write
+from coterie.render.page.html import plain_log_x, png, write
 from coterie.runs.record import RecordedRun
 
 MARKERS = ("o", "s", "^", "D", "X", "v", "P")
@@ -70,25 +69,15 @@ def _draw_accuracy(
     title: str,
 ) -> None:
     for name, members in lines.items():
-        measured = [
-            {r["t"]: r for r in run.rows if r["test_accuracy"] is not None} for run in members
-        ]
-        rows_at = aligned(members, measured)
-        points = [[rows[t] for rows in rows_at] for t in rows_at[0] if t]  # over the seeds
         colour = COLOURS[number_of[name] % len(COLOURS)]
         dash = {"centralized": ":", "fedavg-ic": "--"}.get(name, "-")
-        for axis, column in zip(axes, ("seconds", "t"), strict=True):
-            xs = [mean(point[column] for point in points_at) for points_at in points]
-            low, mid, high = (
-                [f([100 * point["test_accuracy"] for point in points_at]) for points_at in points]
-                for f in (min, mean, max)
-            )
-            axis.plot(xs, mid, dash, color=colour, label=name, linewidth=1.8)
-            if len(measured) > 1:
-                axis.fill_between(xs, low, high, color=colour, alpha=0.15, linewidth=0)
-    axes[0].set_xscale("log")
-    axes[0].xaxis.set_major_formatter("{x:g}")
-    axes[0].xaxis.set_minor_formatter(lambda x, _: f"{x:g}" if f"{x:.0e}"[0] in "25" else "")
+        for axis, x in zip(axes, ("seconds", "t"), strict=True):
+            line = curve(members, x, "test_accuracy", 100.0)
+            axis.plot(line.x, line.mean, dash, color=colour, label=name, linewidth=1.8)
+            if len(members) > 1:
+                look = {"color": colour, "alpha": 0.15, "linewidth": 0}
+                axis.fill_between(line.x, line.low, line.high, **look)
+    plain_log_x(axes[0])
     axes[0].tick_params(which="minor", labelsize=8)
     axes[0].set_xlabel("simulated seconds")
     axes[1].set_xlabel("step")

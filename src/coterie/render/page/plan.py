@@ -1,16 +1,13 @@
 """Picture of the ways to group nodes: how far groups are from the whole against how slow."""
 
-import html
 from collections.abc import Sequence
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 from coterie.preview.plan import PlanView
 from coterie.preview.pricing import Point, label
-from coterie.render.page.html import image, page, png, table
-from coterie.render.page.network import Table
+from coterie.render.page.html import Page, Section, Table, plain_log_x
 
-TITLE = "Coterie: who should train with whom"
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#777777"
 WIDTH, HEIGHT = 9.0, 5.6  # inches
 DECADE = 10  # a longer axis is logarithmic
@@ -24,19 +21,11 @@ PLACES = [
 Box = tuple[float, float, float, float]
 
 
-def render(view: PlanView, tables: Sequence[Table], path: Path) -> dict[Path, bytes]:
-    """Make one self-contained HTML page about a plan, and a PNG beside it."""
-    picture = png(plan_figure(view))
+def plan_page(view: PlanView, tables: Sequence[Table]) -> Page:
+    """Show every way to group the nodes, and the chosen one."""
     alt = "Delta and d_group of every grouping, the front, and the chosen one"
-    told = [_told(each) for each in tables]
-    parts = [f"<h1>{TITLE}</h1>", told[0], image(picture, alt), *told[1:]]
-    return {path.with_suffix(".png"): picture, path.with_suffix(".html"): page(TITLE, parts)}
-
-
-def _told(said: Table) -> str:
-    names = [name.replace("\n", " ") for name in said.head]
-    title, foot = (html.escape(text).replace("\n", "<br>") for text in (said.title, said.foot))
-    return f"<p>{title}</p>{table(names, said.rows)}<p><small>{foot}</small></p>"
+    section = Section(tables, partial(plan_figure, view), alt)
+    return Page("Coterie: who should train with whom", [section])
 
 
 def plan_figure(view: PlanView) -> Any:
@@ -86,11 +75,9 @@ def _scale(axis: Any, points: Sequence[Point]) -> None:
     """Fix the limits, so that names can be placed; x is logarithmic over more than a decade."""
     x, y = _xy(points)
     if 0 < DECADE * min(x) < max(x):
-        axis.set_xscale("log")
+        plain_log_x(axis)
         room = (max(x) / min(x)) ** 0.12
         axis.set_xlim(min(x) / room, max(x) * room)
-        axis.xaxis.set_major_formatter("{x:g}")
-        axis.xaxis.set_minor_formatter(lambda at, _: f"{at:g}" if f"{at:.0e}"[0] in "25" else "")
     else:
         room = 0.12 * (max(x) - min(x)) or 0.5 * max(x) or 1.0
         axis.set_xlim(min(x) - room, max(x) + room)

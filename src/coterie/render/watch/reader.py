@@ -4,6 +4,7 @@ import tomllib
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from coterie.analysis.curves import measured_accuracies
 from coterie.core.errors import RecordError
 from coterie.core.types import Json
 from coterie.runs.record import (
@@ -125,10 +126,9 @@ def _read_unfinished(folder: Path) -> RecordedRun:
 def _so_far(told: Json, rows: list[Json]) -> Json:
     """Bring a summary to the last row; the accuracy is that which was measured last."""
     last: Json = rows[-1] if rows else {}
-    measured = [row["test_accuracy"] for row in rows if row["test_accuracy"] is not None]
     now = {"steps": last.get("t", 0), "seconds": last.get("seconds", 0.0)}
     wall_s = {"wall_s": last["wall_s"]} if last.get("wall_s") is not None else {}
-    accuracy = measured[-1] if measured else None
+    accuracy = next(reversed(measured_accuracies(rows)), None)
     return {"status": "running", **told, **now, **wall_s, "test_accuracy": accuracy}
 
 
