@@ -33,7 +33,7 @@ MOST_BYTES = 10**12  # so that all links of 100,000 nodes together can be counte
 @click.option(
     "--network",
     type=click.Path(path_type=Path),
-    help="Without FILE: the nodes' network, a CSV, GraphML or JSON (docs/network.md).",
+    help="Without FILE: the nodes' network, a CSV, GraphML or JSON (docs/explanation/network.md).",
 )
 @click.option(
     "--model-bytes",
@@ -65,7 +65,8 @@ MOST_BYTES = 10**12  # so that all links of 100,000 nodes together can be counte
 @click.option(
     "--explain",
     is_flag=True,
-    help="Choose the number of groups, tau1 and tau2 by a pilot, and say why [docs/theory.md].",
+    help="Choose the number of groups, tau1 and tau2 by a pilot, and say why "
+    "[docs/explanation/theory.md].",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead; a page only with --out.")
 def plan(
@@ -91,7 +92,7 @@ def plan(
     coterie plan quickstart --methods coterie,edge,random
     coterie plan quickstart --budget 2s               look longer; Ctrl-C takes the best so far
     coterie plan quickstart --save groups.csv         node, group, server: for a deployment
-    coterie plan quickstart --export plan.json        with schedule and times: docs/plan.md
+    coterie plan quickstart --export plan.json        with times: docs/reference/plan-file.md
     coterie plan quickstart --json                    everything, for a program
     coterie plan quickstart --explain                 how many groups, how often to average, and why
     coterie plan quickstart --explain --set algorithm.tau1=auto --set algorithm.target_accuracy=0.8
