@@ -30,9 +30,10 @@ def settings_page() -> str:
     lines = [
         "# Settings",
         "",
-        "An experiment is a TOML file that states what differs from these defaults. `--set KEY=VALUE` wins over",
-        "the file, as in `--set algorithm.tau1=5`. `coterie list settings` prints the same. An import path is",
-        "`package.module:function`, looked for in the current folder, too.",
+        "An experiment is a TOML file that states what differs from these defaults.",
+        "`--set KEY=VALUE` wins over the file, as in `--set algorithm.tau1=5`.",
+        "`coterie list settings` prints the same. An import path is `package.module:function`,",
+        "looked for in the current folder, too.",
         "",
         *_table("", alone),
     ]
@@ -82,7 +83,8 @@ def commands_page() -> str:
     lines = [
         "# Commands",
         "",
-        "What `--help` prints, command by command. An error is one line and exit code 2; Ctrl-C is exit code 130.",
+        "What `--help` prints, command by command. An error is one line and exit code 2;",
+        "Ctrl-C is exit code 130.",
     ]
     for path, text in _helps(coterie, "coterie"):
         level = "##" if path.count(" ") < 2 else "###"

@@ -22,6 +22,5 @@ def fenced(docstring: str) -> str:
     """
     paragraphs = docstring.split("\n\n")
     return "\n\n".join(
-        f"```pycon\n{each}\n```" if each.lstrip().startswith(">>>") else each
-        for each in paragraphs
+        f"```pycon\n{each}\n```" if each.lstrip().startswith(">>>") else each for each in paragraphs
     )
