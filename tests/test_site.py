@@ -25,13 +25,18 @@ needs_mkdocs = pytest.mark.skipif(
 pytestmark = needs_mkdocs
 
 
+def build(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    """Build a site into a folder."""
+    command = [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(folder), *more]
+    said = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    return subprocess.run(command, cwd=ROOT, env=said, capture_output=True, text=True, check=False)
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built strictly: a link that leads nowhere ends it."""
+    """The site."""
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(folder)]
-    quiet = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=quiet, capture_output=True, text=True, check=False)
+    done = build(folder)
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -51,6 +56,16 @@ def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:
         assert LOADED.findall(page.read_text()) == [], page
     for style in site.rglob("*.css"):
         assert re.findall(r"(?:url\([\"']?|@import [\"'])(?:https?:)?//", style.read_text()) == []
+
+
+def test_a_link_that_leads_nowhere_ends_the_build(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "index.md").write_text("# A page\n\n[nothing](nowhere.md)\n")
+    config = tmp_path / "mkdocs.yml"
+    config.write_text(f"INHERIT: {ROOT}/mkdocs.yml\nhooks: []\nnav: [index.md]\n")
+    done = build(tmp_path / "site", "--config-file", str(config))
+    assert done.returncode == 1
+    assert "nowhere.md" in done.stderr
 
 
 def test_links_to_the_sources_are_not_on_the_site(site: Path) -> None:
