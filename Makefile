@@ -13,7 +13,7 @@ extra  = @echo "$(VENV): $(1)"; $(PIP) -e '.[dev,$(1)]' $(2) | $(NEWS)
 SUITE  = $(BIN)/python -m pytest -n auto --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test suite test-all test-ray test-flower test-pythons test-stress same browser dataset lint bench bench-network bench-grouping bench-engine bench-auto bench-ray bench-flower clean
+.PHONY: help demo test suite test-all test-ray test-flower test-pythons test-stress same browser dataset lint docs bench bench-network bench-grouping bench-engine bench-auto bench-ray bench-flower clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -43,7 +43,7 @@ test-all: $(READY) browser dataset lint  ## everything that this machine can run
 	$(call extra,$(ALL),'flwr[simulation]')
 	$(BIN)/python -m mypy
 	COTERIE_FLOWER=1 $(SUITE) --hypothesis-profile random
-ALL := parquet,tensorboard,mlflow,wandb,ray,flower,ns3
+ALL := parquet,tensorboard,mlflow,wandb,ray,flower,ns3,docs
 
 test-ray: $(READY)  ## train on Ray with real processes, some of which are killed (installs Ray)
 	$(call extra,ray)
@@ -97,6 +97,12 @@ lint: $(READY)  ## style only
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
 
+docs: $(READY)  ## the site: site/index.html, which opens from disk (installs mkdocs-material)
+	$(call extra,docs)
+	$(BIN)/python scripts/reference.py --check
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
+	@echo "site: site/index.html"
+
 bench: $(READY)  ## print the speed table of this machine
 	$(BIN)/python benchmarks/speed.py
 
@@ -121,5 +127,5 @@ bench-flower: $(READY)  ## 20 SuperNodes on loopback: accuracy against the simul
 	$(call extra,flower)
 	$(BIN)/python benchmarks/flower.py
 
-clean:  ## remove .venv, .venv-3.* and caches; runs/ stays
-	rm -rf $(VENV) .venv-3.* build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+clean:  ## remove .venv, .venv-3.*, the site and caches; runs/ stays
+	rm -rf $(VENV) .venv-3.* build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis

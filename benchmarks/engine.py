@@ -36,12 +36,7 @@ LAYERS = {
     "2nn": [784 * 200, 200 * 200, 2000],
     "cnn": [576 * 64 * 25, 64 * 64 * 64 * 25, 1024 * 256, 2560],
 }
-ASKED = {
-    "2nn-100": "85% of peak, 1.5x pfl, 1.25x fedjax, 30x Flower",
-    "2nn-1000": "3.5x pfl, 2x fedjax",
-    "sr-1000": "10x pfl, 4x fedjax",
-    "cnn-100": "50% of peak, 1.8x pfl, 3x fedjax",
-}
+COMPARED = ("2nn-100", "2nn-1000", "sr-1000", "cnn-100")
 
 
 def gflop(work: Work) -> float:
@@ -128,7 +123,7 @@ def peers(*, quick: bool) -> None:
     print("\nCPU seconds of one local epoch on all nodes and the mean, one thread (Flower: wall)")
     print(f"least of {turns} turns of {rounds} rounds; CNN on a tenth of the nodes, scaled")
     print(f"{'work':9} {'who':8} {'seconds':>8} {'times':>7} {'GFLOPS':>7} {'of peak':>8}")
-    for name, wanted in ASKED.items():
+    for name in COMPARED:
         fraction = 0.1 if quick or name == "cnn-100" else 1.0
         found: dict[str, list[float]] = {}
         top: list[float] = []
@@ -149,16 +144,14 @@ def peers(*, quick: bool) -> None:
             speed = gflop(WORKS[name]) / s
             share = f"{speed / max(top):8.0%}" if who not in ("flower", "2 cores") else "   wall"
             print(f"{name:9} {who:8} {s:8.3f} {s / least['coterie']:6.2f}x {speed:7.1f} {share}")
-        print(
-            f"{'':9} asked: {wanted}; peak {max(top):.0f} GFLOPS, loss {ours['loss']}", flush=True
-        )
+        print(f"{'':9} peak {max(top):.0f} GFLOPS, loss {ours['loss']}", flush=True)
 
 
 def ways(*, quick: bool) -> None:
     """Print CPU seconds of a round by each way of training."""
     print("\nCPU seconds of a round by way: written-out chain, torch.func, one by one")
     print(f"{'work':9} {'dense':>8} {'stacked':>8} {'single':>8}")
-    for name in ASKED:
+    for name in COMPARED:
         fraction = {"cnn-100": 0.04}.get(name, 0.1 if quick else 0.3)
         cells = []
         for kernel in ("dense", "stacked", "single"):
@@ -226,7 +219,7 @@ def profile(*, quick: bool) -> None:
 
     torch.set_num_threads(1)
     print("\nwhere the CPU time of a round goes, by operation; the rest is Python between them")
-    for name in ASKED:
+    for name in COMPARED:
         work = WORKS[name].part(0.04 if name == "cnn-100" else 0.1 if quick else 0.3)
         engine = make_engine(work)
         z = np.zeros(work.nodes, dtype=np.int64)

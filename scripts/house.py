@@ -1,4 +1,4 @@
-"""Draw the house: write docs/house.md and docs/house.svg from the imports of the sources.
+"""Draw the house: write house.md and house.svg in docs/explanation from the imports of the sources.
 
 python scripts/house.py            write both
 python scripts/house.py --check    say whether they are as they would be written
@@ -10,6 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "coterie"
+PAGES = ROOT / "docs" / "explanation"
 WIDTH, ROW, BOX, HIGH = 1000, 74, 118, 30
 Arrows = dict[str, set[str]]  # the packages that each imports
 
@@ -123,11 +124,11 @@ def main() -> None:
     floors = levels(arrows)
     files = {"house.md": page(about, arrows, floors), "house.svg": picture(arrows, floors)}
     for name, text in files.items():
-        path = ROOT / "docs" / name
+        path = PAGES / name
         if "--check" not in sys.argv[1:]:
             path.write_text(text, encoding="utf-8")
         elif not path.exists() or path.read_text(encoding="utf-8") != text:
-            raise SystemExit(f"docs/{name} is not as it would be drawn; python scripts/house.py")
+            raise SystemExit(f"{path} is not as it would be drawn; python scripts/house.py")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Pack the complete runs of a sweep, without their models, into an archive to keep or to send.
 
-    python scripts/pack_runs.py runs/efficiency docs/efficiency-runs.tar.xz
+    python scripts/pack_runs.py runs/efficiency docs/results/efficiency-runs.tar.xz
 
 The same runs give the same bytes. Unpacked into runs/, a sweep goes on from there.
 """

@@ -106,8 +106,8 @@ def test_with_the_iid_cost_opposite_nodes_are_put_together() -> None:
 
 
 def test_the_printed_cost_gathers_nearly_everyone_in_one_group() -> None:
-    # A finding, see docs/paper.md: Delta^k of the group joined falls with the group's size, so the
-    # literal rule sends every node to the largest group.
+    # A finding, see docs/explanation/paper.md: Delta^k of the group joined falls with the group's
+    # size, so the literal rule sends every node to the largest group.
     e = random_evidence(60, 4, 3, edges=6)
     assert max(plan("paper", e, 1.0, 0.0, 0).sizes) >= 50
     assert max(plan("reference", e, 1.0, 0.0, 0).sizes) < 50

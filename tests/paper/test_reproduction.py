@@ -393,7 +393,7 @@ def test_what_is_complete_is_shown_without_running_and_without_the_data(
 
 
 def test_the_runs_that_are_kept_are_complete_runs_of_the_experiment() -> None:
-    archive = Path(__file__).parents[2] / "docs" / "efficiency-runs.tar.xz"
+    archive = Path(__file__).parents[2] / "docs" / "results" / "efficiency-runs.tar.xz"
     with tarfile.open(archive) as packed:
         told = json.load(packed.extractfile("efficiency/runs.json") or io.BytesIO())["runs"]
         names = set(packed.getnames())

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 MOST_ROWS = 12
 FOOT = (
     "apart: ||w - v||, v learning in one place since the last global mean; bound: what it cannot "
-    "pass (docs/theory.md); printed: the paper's lemma. gap: F(w) less the lowest loss found; its "
-    "bound is Theorem 1 with the bound that holds."
+    "pass (docs/explanation/theory.md); printed: the paper's lemma. gap: F(w) less the lowest loss "
+    "found; its bound is Theorem 1 with the bound that holds."
 )
 
 

@@ -21,7 +21,7 @@ def _port_option(name: str, first: int, what: str) -> Option:
 
 @click.group(cls=Commands)
 def flower() -> None:
-    """Deploy a plan on Flower: see docs/flower.md."""
+    """Deploy a plan on Flower: see docs/howto/flower.md."""
 
 
 @flower.command()
@@ -102,7 +102,7 @@ def up(
     if write_only or not deployment.local:
         for command in deployment.copies():
             click.echo(shlex.join(command))
-        click.echo("run on every machine the scripts of what is there; see docs/flower.md")
+        click.echo("run on every machine the scripts of what is there; see docs/howto/flower.md")
         return
     _start(deployment)
 

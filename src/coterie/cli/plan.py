@@ -33,7 +33,7 @@ MOST_BYTES = 10**12  # so that all links of 100,000 nodes together can be counte
 @click.option(
     "--network",
     type=PATH,
-    help="Without FILE: the nodes' network, a CSV, GraphML or JSON (docs/network.md).",
+    help="Without FILE: the nodes' network, a CSV, GraphML or JSON (docs/explanation/network.md).",
 )
 @click.option(
     "--model-bytes",
@@ -58,7 +58,8 @@ MOST_BYTES = 10**12  # so that all links of 100,000 nodes together can be counte
 @click.option(
     "--explain",
     is_flag=True,
-    help="Choose the number of groups, tau1 and tau2 by a pilot, and say why (docs/theory.md).",
+    help="Choose the number of groups, tau1 and tau2 by a pilot, and say why "
+    "[docs/explanation/theory.md].",
 )
 @json_option(DRAWS_BY_OUT)
 def plan(
@@ -84,7 +85,7 @@ def plan(
     coterie plan quickstart --methods coterie,edge,random
     coterie plan quickstart --budget 2s               look longer; Ctrl-C takes the best so far
     coterie plan quickstart --save groups.csv         node, group, server: for a deployment
-    coterie plan quickstart --export plan.json        with schedule and times: docs/plan.md
+    coterie plan quickstart --export plan.json        with times: docs/reference/plan-file.md
     coterie plan quickstart --json                    everything, for a program
     coterie plan quickstart --explain                 how many groups, how often to average, and why
     coterie plan quickstart --explain --set algorithm.tau1=auto --set algorithm.target_accuracy=0.8

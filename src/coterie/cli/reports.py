@@ -41,7 +41,7 @@ def report(runs: tuple[Path, ...], out: Path, target: float | None) -> None:
     can be saved as PNG or SVG and its data as CSV.
 
     A run that is unfinished or damaged is left out; the page and this command say why, and how to
-    go on with it. See docs/report.md.
+    go on with it. See docs/howto/report.md.
     """
     from coterie.render.page import write_report
     from coterie.runs.record import find_runs

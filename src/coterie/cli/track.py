@@ -52,7 +52,7 @@ def track(runs: tuple[Path, ...], to: tuple[str, ...]) -> None:
       tensorboard[=DIR]         a folder for every run [tensorboard]; coterie[tensorboard]
       mlflow[=URL or FILE.db]   MLFLOW_TRACKING_URI, else mlflow.db here; coterie[mlflow]
       wandb[=PROJECT]           also ENTITY/PROJECT [coterie]; coterie[wandb]
-      my_module:open[=WHERE]    a function of your own: docs/tracking.md
+      my_module:open[=WHERE]    a function of your own: docs/howto/tracking.md
 
     Every run becomes one run there: its settings as parameters, every row's figures by step, and
     the summary under final/. A run that is there already gets only what it lacks. A tracker that

@@ -24,7 +24,7 @@ def watch(folder: Path, port: int | None, target: float | None, opens: bool) -> 
     that is not complete is a line of its own, named so, and never part of a mean with others. Runs
     are only read: nothing is written to DIR, and a run does not notice. The page can be seen from
     this machine alone; from another one: ssh -L 8000:127.0.0.1:8000 HOST, with --port 8000 here.
-    Ctrl-C ends watching. See docs/watch.md.
+    Ctrl-C ends watching. See docs/howto/watch.md.
     """
     from coterie.render.watch import Live, Server
 

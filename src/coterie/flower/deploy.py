@@ -241,7 +241,7 @@ def _read_app(d: Deployment) -> dict[str, Any]:
         if key not in config:
             raise FlowerError(
                 f"{d.app}: [tool.flwr.app.config] needs {key}, a function by its import path; "
-                "see docs/flower.md"
+                "see docs/howto/flower.md"
             )
     unknown = [key for key in d.run_config if key not in config]
     if unknown:

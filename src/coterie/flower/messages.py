@@ -1,6 +1,7 @@
 """The nodes as a server sees them: what it asks, what they answer, and by which names.
 
-The names below are the contract with a ClientApp (docs/flower.md); nothing here imports Flower.
+The names below are the contract with a ClientApp (docs/howto/flower.md); nothing here imports
+Flower.
 """
 
 from collections.abc import Mapping

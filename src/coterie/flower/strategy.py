@@ -39,7 +39,7 @@ class GroupStrategy(Strategy):  # type: ignore[misc]
     what `read_plan` returned, they are taken from there, and so are tau1 and tau2.
 
     `network` is a CSV file, "measured", a coterie Network, or None: only data count. The state is
-    saved in `state_dir` after every mean; `start` goes on from it. See docs/flower.md.
+    saved in `state_dir` after every mean; `start` goes on from it. See docs/howto/flower.md.
     """
 
     def __init__(

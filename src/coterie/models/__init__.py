@@ -25,7 +25,7 @@ MODELS: dict[str, tuple[str, str]] = {
 }
 
 # FLOPs per example that the paper's simulator charged, as its profiler reported them: it saw no
-# batch size and counted weight initialisers (see docs/paper.md).
+# batch size and counted weight initialisers (see docs/explanation/paper.md).
 REFERENCE_FLOPS = {"sr": 7, "2nn": 398_428, "cnn": 737_413}
 
 

@@ -1,8 +1,8 @@
 """How far group learning can stray from learning in one place: what the paper prints, what holds.
 
 Notation is the paper's: eta the learning rate, beta the smoothness, delta and Delta the divergences
-of nodes from their group and of groups from the whole, tau1 and tau2 the schedule. docs/theory.md
-has the proofs.
+of nodes from their group and of groups from the whole, tau1 and tau2 the schedule.
+docs/explanation/theory.md has the proofs.
 """
 
 from collections.abc import Sequence

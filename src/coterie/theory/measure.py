@@ -33,7 +33,7 @@ class Straying:
     rho: float  # largest ||grad F(w)|| of all steps
     omega: float
     theorem: float  # Theorem 1 as printed, with these and the largest delta and Delta
-    bound: Floats  # of ||w - v_[l]||, as proved in docs/theory.md
+    bound: Floats  # of ||w - v_[l]||, as proved in docs/explanation/theory.md
     printed: Floats  # as the paper prints it
     ends: list[int]  # last step of every global interval, counted from 0
     least: float  # the lowest loss that was found

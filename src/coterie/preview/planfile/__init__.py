@@ -1,6 +1,7 @@
 """A plan as a file: who trains with whom, under which server, when, and how long it should take.
 
-JSON by `plan-1.schema.json` beside this module, or CSV with a row for every node (docs/plan.md).
+JSON by `plan-1.schema.json` beside this module, or CSV with a row for every node
+(docs/reference/plan-file.md).
 """
 
 from dataclasses import dataclass
