@@ -11,7 +11,7 @@ import numpy as np
 
 from coterie.core.arrays import Ints
 from coterie.core.errors import RecordError
-from coterie.runs.record import write_atomically
+from coterie.core.files import write_atomically
 
 STYLE = """
 :root { color-scheme: light dark; --line: #8884; }
