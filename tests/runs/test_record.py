@@ -177,7 +177,7 @@ def test_nothing_is_written_when_a_run_cannot_start(tmp_path: Path) -> None:
         (lambda f: (f / "summary.json").write_text("{"), "damaged run folder"),
         (lambda f: (f / "summary.json").write_text("{}"), "not written by this version"),
         (lambda f: (f / "summary.json").write_text("[]"), "damaged run folder"),
-        (lambda f: (f / "config.toml").write_text(""), "damaged run folder"),
+        (lambda f: (f / "config.toml").write_text(""), "config.toml: has no 'seed'"),
         (lambda f: (f / "rows.jsonl").write_text('{"t": '), "damaged run folder"),
     ],
 )
