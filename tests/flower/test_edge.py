@@ -27,7 +27,6 @@ from coterie.flower.messages import Answer, Kind, Request
 from coterie.flower.spool import Filled, Order, Spool
 from coterie.grouping import Evidence, Grouping
 from coterie.preview.planfile import Plan, PlanError, PlannedNode
-from coterie.preview.planfile.reading import EXAMPLE
 from coterie.preview.planfile.writing import contents
 from coterie.simulate.loop import rounds as simulated
 from coterie.simulate.policies.given import Given
@@ -41,6 +40,7 @@ from crews import (
     same_arrays,
     scalar_config,
 )
+from plans import EXAMPLE
 from resuming import PATIENCE_S
 
 APP = Path(__file__).parents[2] / "examples" / "flower_app"

@@ -14,8 +14,9 @@ from coterie.cli import main
 from coterie.config.files import expand
 from coterie.preview.plan import plans
 from coterie.preview.planfile import SCHEMA, Plan, PlanError, check_nodes
-from coterie.preview.planfile.reading import EXAMPLE, read_plan
+from coterie.preview.planfile.reading import read_plan
 from coterie.preview.planfile.writing import as_json, contents, plan_of
+from plans import EXAMPLE
 
 SETS = ["data.sample=0.2", "partition.num_nodes=20", "algorithm.num_groups=2"]
 Change = Callable[[dict[str, Any]], object]

@@ -21,21 +21,7 @@ from coterie.preview.planfile import (
     PlanError,
     PlanFile,
     PlannedNode,
-    Predicted,
     checked,
-)
-
-EXAMPLE = Plan(
-    "three nodes",
-    "coterie",
-    1,
-    2,
-    10,
-    31_400,
-    0.25,
-    Predicted(0.001, 0.01, 0.02, 0.032),
-    ("a", "c"),
-    (PlannedNode("a", 0, 9, 0.001), PlannedNode("b", 0, 8, 0.001), PlannedNode("c", 1, 7, 0.001)),
 )
 
 
