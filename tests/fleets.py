@@ -17,7 +17,7 @@ from coterie.config.factories import divide, load_dataset
 from coterie.flower.deploy import Deployment
 from coterie.flower.local import _flwr, _wait_for_port, start, stop
 from coterie.models import make_model
-from coterie.preview.planfile.reading import EXAMPLE
+from plans import EXAMPLE
 
 LIGHT = Path(__file__).parent / "light"
 RESULT_S = 3600.0

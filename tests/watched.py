@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from coterie.runs.record import RecordedRun, write_atomically, write_json
+from coterie.core.files import write_atomically, write_json
+from coterie.runs.record import RecordedRun
 from made_runs import made_run, write_run
 from resuming import PATIENCE_S, start
 

@@ -12,7 +12,7 @@ CPU = torch.device("cpu")
 
 
 def ours() -> set[threading.Thread]:
-    return {thread for thread in threading.enumerate() if thread.name == "coterie"}
+    return {thread for thread in threading.enumerate() if thread.name.startswith("coterie")}
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
@@ -56,9 +56,26 @@ def test_who_stops_asking_waits_until_the_jobs_have_left() -> None:
 
 def test_threads_have_ended_when_their_team_is_gone() -> None:
     others = ours()  # of teams that other tests have left to the garbage collector
-    team = Team(3, CPU)
-    assert list(team.do(lambda job: job, [1])) == [1]
+    team, met = Team(3, CPU), threading.Barrier(3)
+    assert sorted(team.do(lambda _: met.wait(60), [None] * 3)) == [0, 1, 2]  # all at work at once
     own = ours() - others
     assert len(own) == 3
     del team
+    assert not own & ours()
+
+
+def test_a_team_that_its_own_thread_was_the_last_to_know_ends_without_a_word() -> None:
+    def last(held: list[Team]) -> None:
+        assert leave.wait(60)
+        held.clear()
+
+    others, leave = ours(), threading.Event()
+    held = [Team(2, CPU)]
+    done = held[0]._pool.submit(last, held)
+    own = ours() - others
+    assert own
+    leave.set()
+    assert done.result(60) is None
+    for thread in own:
+        thread.join(60)
     assert not own & ours()

@@ -15,8 +15,8 @@ from coterie.core.errors import CoterieError
 from coterie.flower import FlowerError, apps, local
 from coterie.flower.deploy import Deployment
 from coterie.flower.messages import Answer, Kind, Request
-from coterie.preview.planfile.reading import EXAMPLE
 from coterie.preview.planfile.writing import contents
+from plans import EXAMPLE
 
 ROUNDS = 5
 

@@ -27,7 +27,6 @@ from coterie.flower.messages import Answer, Kind, Request
 from coterie.flower.spool import Filled, Order, Spool
 from coterie.grouping import Evidence, Grouping
 from coterie.preview.planfile import Plan, PlanError, PlannedNode
-from coterie.preview.planfile.reading import EXAMPLE
 from coterie.preview.planfile.writing import contents
 from coterie.simulate.loop import rounds as simulated
 from coterie.simulate.policies.given import Given
@@ -41,6 +40,7 @@ from crews import (
     same_arrays,
     scalar_config,
 )
+from plans import EXAMPLE
 from resuming import PATIENCE_S
 
 APP = Path(__file__).parents[2] / "examples" / "flower_app"
@@ -404,8 +404,8 @@ def test_what_a_stopped_command_left_out_is_made_by_the_next(
 def test_flower_reads_every_name_of_a_node_as_it_is(tmp_path: Path, name: str) -> None:
     from flwr.common.config import parse_config_args
 
-    first, *others = plan().nodes
-    named = replace(plan(), servers=(name, "1"), nodes=(replace(first, node=name), *others))
+    _, *others = plan().nodes
+    named = replace(plan(), servers=(name, "1"), nodes=(PlannedNode(name, 0, 5, 0.1), *others))
     d = deployment(tmp_path, plan=named, folder=tmp_path / 'a "b"')
     for command, key, value in (
         (d.nodes()["node-0"], "node-id", name),

@@ -36,7 +36,7 @@ from coterie.flower.strategy import GridCrew, answer_of
 from coterie.grouping import Limits
 from coterie.network import Network
 from coterie.preview.planfile import Plan, PlanError, PlannedNode
-from coterie.preview.planfile.reading import EXAMPLE as PLAN
+from plans import EXAMPLE as PLAN
 
 RUN: dict[str, Any] = {
     "num-server-rounds": 2,

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from coterie.core.errors import GroupingError
 from coterie.divergence.gram import divergence
-from coterie.grouping import Evidence, Grouping, check_grouping, plain, with_servers
+from coterie.grouping import Evidence, Grouping, check_grouping, with_servers
 from coterie.grouping.baselines import at_random, by_edge, single
 from coterie.grouping.medoids import Weights, _update, assignment_cost, node_grouping
 from coterie.simulate.algorithms import ALGORITHMS, Search
 from coterie.topology import Speed, Topology, assemble, jellyfish
+from plain_assignment import assign_plainly
 from problems import random_evidence
 
 Kind = Literal["paper", "reference"]
@@ -118,7 +119,7 @@ def test_the_printed_cost_gathers_nearly_everyone_in_one_group() -> None:
 def test_the_incremental_search_equals_one_that_recounts_everything(kind: Kind, seed: int) -> None:
     e = random_evidence(20, 3, seed)
     found = plan(kind, e, 1.0, 1.0, seed)
-    again = node_grouping(kind, 1.0, 1.0, plain.assign)(e, np.random.default_rng(seed))
+    again = node_grouping(kind, 1.0, 1.0, assign_plainly)(e, np.random.default_rng(seed))
     assert np.array_equal(found.z, again.z)
     assert found.cost_trace == pytest.approx(again.cost_trace)
 
@@ -130,7 +131,7 @@ def test_nodes_without_data_are_grouped_too(kind: Kind, seed: int) -> None:
     p = np.where(np.arange(12) < 3, 1 / 3, 0.0)
     found = plan(kind, replace(e, p=p), 1.0, 1.0, seed)
     assert len(check_grouping(found, 12).sizes) == 3
-    again = node_grouping(kind, 1.0, 1.0, plain.assign)(
+    again = node_grouping(kind, 1.0, 1.0, assign_plainly)(
         replace(e, p=p), np.random.default_rng(seed)
     )
     assert np.array_equal(found.z, again.z)

@@ -1,4 +1,5 @@
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -17,14 +18,14 @@ from coterie.partition import (
 )
 from coterie.partition.measure import class_counts, emd, pooled
 from coterie.partition.placement import place
-from coterie.partition.values import PLACEMENTS, Placement
+from coterie.partition.values import Placement
 from dealt import SPREADS, class_table, deal, edge_table
 
 
 @settings(max_examples=150, deadline=None)
 @given(
     kind=st.sampled_from([k for k, v in PARTITIONS.items() if k != "file"]),
-    placement=st.sampled_from(list(PLACEMENTS)),
+    placement=st.sampled_from(get_args(Placement)),
     n_classes=st.integers(1, 12),
     nodes=st.integers(1, 40),
     edges=st.integers(1, 10),
@@ -185,7 +186,7 @@ def test_sizes_by_rank_are_those_of_flwr_datasets() -> None:
 @pytest.mark.parametrize("kind", ["dirichlet", "shards", "pathological", "Dtq", "Dqq", "Dhh"])
 def test_placing_by_similarity_makes_edges_less_like_the_whole_than_any_other(kind: str) -> None:
     distances = {}
-    for placement in PLACEMENTS:
+    for placement in get_args(Placement):
         part = dealt(kind, placement=placement)
         distances[placement] = emd(pooled(class_table(part, Y), part.edge_of)).mean()
     assert distances["by_similarity"] > 1.3 * distances["random"]

@@ -14,8 +14,9 @@ from coterie.cli import main
 from coterie.config.files import expand
 from coterie.preview.plan import plans
 from coterie.preview.planfile import SCHEMA, Plan, PlanError, check_nodes
-from coterie.preview.planfile.reading import EXAMPLE, read_plan
+from coterie.preview.planfile.reading import read_plan
 from coterie.preview.planfile.writing import as_json, contents, plan_of
+from plans import EXAMPLE
 
 SETS = ["data.sample=0.2", "partition.num_nodes=20", "algorithm.num_groups=2"]
 Change = Callable[[dict[str, Any]], object]
@@ -97,18 +98,26 @@ WRONG: list[tuple[str, Change, str]] = [
     ("version", lambda r: r.update(version=2), "version 2, and this coterie reads version 1"),
     ("no version", lambda r: r.pop("version"), "a plan of version None"),
     ("format", lambda r: r.update(format="x"), "is not a plan"),
-    ("no nodes", lambda r: r.update(nodes=[]), "has no nodes"),
-    ("no groups", lambda r: r.update(groups=[]), "has no groups"),
+    ("no nodes", lambda r: r.update(nodes=[]), "nodes must be of length >= 1, got []"),
+    ("no groups", lambda r: r.update(groups=[]), "groups must be of length >= 1, got []"),
     ("gone", lambda r: r.pop("schedule"), "has no 'schedule'"),
     ("unknown", lambda r: r.update(colour="red"), "unknown 'colour'"),
     ("deep", lambda r: r["schedule"].update(tau3=1), "schedule: unknown 'tau3'"),
-    ("tau", lambda r: r["schedule"].update(tau2=0), "tau2 must be >= 1 and finite, got 0"),
+    ("tau", lambda r: r["schedule"].update(tau2=0), "schedule.tau2 must be >= 1, got 0"),
     ("text", lambda r: r["schedule"].update(tau1="2"), "tau1 must be a whole number, got '2'"),
     ("bool", lambda r: r["schedule"].update(tau1=True), "tau1 must be a whole number"),
-    ("part", lambda r: r["nodes"][0].update(group=0.5), "group must be a whole number"),
-    ("minus", lambda r: r["predicted"].update(group_s=-1), "group_s must be >= 0 and finite"),
+    (
+        "part",
+        lambda r: r["nodes"][0].update(group=0.5),
+        "nodes[0].group must be a whole",
+    ),
+    (
+        "minus",
+        lambda r: r["predicted"].update(group_s=-1),
+        "predicted.group_s must be >= 0.0, got",
+    ),
     ("name", lambda r: r["nodes"][0].update(node=" "), "node must be a name"),
-    ("list", lambda r: r.update(nodes=["a"]), "node 0: must be an object, got str"),
+    ("list", lambda r: r.update(nodes=["a"]), "nodes[0] must be an object, got 'a'"),
 ]
 TORN: list[tuple[str, Change, str]] = [  # more than a schema can say
     ("twice", lambda r: r["nodes"][1].update(node="a"), "node 'a' is there twice"),
@@ -161,9 +170,9 @@ def test_what_is_no_json_is_refused(tmp_path: Path, text: str, said: str) -> Non
     [
         ("1,a,", "2,a,", "version 2, and this coterie reads version 1"),
         ("1,b,", "1,a,", "node 'a' is there twice"),
-        ("1,b,0,8", "1,b,0,none", "examples must be a whole number, got 'none'"),
+        ("1,b,0,8", "1,b,0,none", "line 3: examples must be a whole number, got 'none'"),
         ("1,b,0,8,0.001,a", "1,b,0,8,0.001,b", "group 0 has two servers"),
-        ("1,c,1,", "1,c,2,", "groups must be 0, 1, 2, ..., got"),
+        ("1,c,1,", "1,c,2,", "groups must be 0, 1, 2, ... in order, got 2"),
         ("version", "vision", "has no column 'version'"),
         ("tau1", "tau3", "columns must be version, node"),
         ("0.25,0.01,0.02,0.032\n1,b", "0.5,0.01,0.02,0.032\n1,b", "Delta must be the same in"),

@@ -17,18 +17,21 @@ from made_runs import made_run, write_run
 @pytest.mark.parametrize(
     ("damage", "says"),
     [
-        (lambda f: f.joinpath("rows.jsonl").write_text('{"t": 0}\n'), "rows.jsonl line 1: no sec"),
+        (
+            lambda f: f.joinpath("rows.jsonl").write_text('{"t": 0}\n'),
+            "rows.jsonl line 1: has no 'seconds'",
+        ),
         (
             lambda f: f.joinpath("rows.jsonl").write_text(
                 f.joinpath("rows.jsonl").read_text().replace('"seconds": 1.0', '"seconds": oops')
             ),
-            "rows.jsonl line 2: Expecting value",
+            "rows.jsonl line 2: JSON is malformed: invalid character",
         ),
         (
             lambda f: f.joinpath("rows.jsonl").write_text(
                 f.joinpath("rows.jsonl").read_text().replace("1.9", "NaN")
             ),
-            "rows.jsonl line 1: NaN is not a number",
+            "rows.jsonl line 1: JSON is malformed: invalid character",
         ),
         (
             lambda f: f.joinpath("rows.jsonl").write_text(
@@ -36,18 +39,21 @@ from made_runs import made_run, write_run
             ),
             "rows.jsonl line 3: cut off",
         ),
-        (lambda f: f.joinpath("grouping.json").write_text('{"z": 1}'), "grouping.json: z and"),
+        (
+            lambda f: f.joinpath("grouping.json").write_text('{"z": 1}'),
+            "grouping.json: z must be a list, got 1",
+        ),
         (
             lambda f: f.joinpath("grouping.json").write_text(
                 f.joinpath("grouping.json").read_text().replace('"edge_of": [0, ', '"edge_of": [')
             ),
-            "edge_of must be the number of every node's edge",
+            "class_counts and edge_of must have an entry for every node",
         ),
         (
             lambda f: f.joinpath("grouping.json").write_text(
                 f.joinpath("grouping.json").read_text().replace("[10, 0,", '["x", 0,')
             ),
-            "damaged run folder",
+            "grouping.json: class_counts[0][0] must be a whole number, got 'x'",
         ),
         (lambda f: f.joinpath("grouping.json").unlink(), "grouping.json is missing"),
         (lambda f: f.joinpath("meta.json").write_text("{}"), "not written by this version"),

@@ -265,7 +265,7 @@ def test_damage_of_a_run_under_way_and_of_a_sweep_is_told(tmp_path: Path) -> Non
         sweep
         == f"{tmp_path}/runs.json: cannot be read (runs.json: must hold a JSON object, got a list)"
     )
-    assert run.startswith(f"{folder}: damaged run folder (rows.jsonl line 1: Expecting value")
+    assert run.startswith(f"{folder}: damaged run folder (rows.jsonl line 1: JSON is malformed")
 
 
 @pytest.mark.parametrize(
@@ -273,7 +273,7 @@ def test_damage_of_a_run_under_way_and_of_a_sweep_is_told(tmp_path: Path) -> Non
     [
         ({"status": "dreaming"}, "progress.json: unknown status 'dreaming'"),
         ({"status": "complete"}, "progress.json: unknown status 'complete'"),
-        ({"d_global": ...}, "progress.json: no d_global"),
+        ({"d_global": ...}, "progress.json: has no 'd_global'"),
         ({"d_group": [1]}, "progress.json: d_group must be a number, got [1]"),
     ],
 )

@@ -23,8 +23,9 @@ from coterie.theory.bounds import (
     smooth_distance,
 )
 from coterie.theory.estimate import curvature, slope, smoothness_between
-from coterie.theory.oracle import ModuleOracle, Oracle, Quadratics, softmax_smoothness
+from coterie.theory.oracle import ModuleOracle, Oracle, softmax_smoothness
 from coterie.theory.virtual import Trace, trace
+from quadratics import Quadratics
 
 SLACK = 1e-9
 

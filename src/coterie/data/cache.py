@@ -13,8 +13,8 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,7 @@ import platformdirs
 from numpy.typing import NDArray
 
 from coterie.core.errors import DataError
+from coterie.core.files import write_atomically
 from coterie.core.types import Progress, Tick
 from coterie.data.dataset import Dataset, Room, check_dataset, check_labels
 from coterie.data.files import file_sha256
@@ -129,8 +130,7 @@ def _remembered_key(seen: Path, top: Path, files: list[Path], progress: Progress
     key = content_key(top, files, progress)
     with suppress(OSError):  # without it the files are only hashed again
         seen.parent.mkdir(parents=True, exist_ok=True)
-        with _scratch_file(seen) as scratch:
-            scratch.write_text(key, encoding="ascii")
+        write_atomically(seen, key.encode())
     return key
 
 
@@ -140,18 +140,6 @@ def _read_key(path: Path) -> str | None:
     except (OSError, UnicodeDecodeError):
         return None
     return key if len(key) == 64 and set(key) <= set("0123456789abcdef") else None
-
-
-@contextmanager
-def _scratch_file(target: Path) -> Iterator[Path]:
-    """Give a temporary path beside the target that takes its place at the end, or is removed."""
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=SCRATCH)
-    os.close(handle)
-    try:
-        yield Path(name)
-        Path(name).replace(target)
-    finally:
-        Path(name).unlink(missing_ok=True)
 
 
 def _stamp(files: list[Path]) -> str:

@@ -3,21 +3,22 @@
 import gzip
 import hashlib
 import zlib
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BufferedIOBase
 from pathlib import Path
-from typing import TypeVar
 
 from coterie.core.errors import DataError
 
 GZIP_MAGIC = b"\x1f\x8b"
 DEFLATE_MOST = 1032  # no deflate stream unpacks to more than this many times its size
 PIECE = 1 << 20
-T = TypeVar("T")
 
 
 def is_gzip(path: Path) -> bool:
     """Tell a gzipped file by its first two bytes, whatever its name."""
-    return _reading(path, lambda: _first(path, 2)) == GZIP_MAGIC
+    with _opened(path, as_it_is=True) as file:
+        return file.read(2) == GZIP_MAGIC
 
 
 def most_bytes(path: Path) -> int:
@@ -36,9 +37,12 @@ def unpacked(path: Path, limit: int) -> bytes:
 
 def at_most(path: Path, size: int) -> bytes:
     """Read no more than so many bytes of a file's unpacked content."""
-    if not is_gzip(path):
-        return _reading(path, lambda: _first(path, size))
-    return _reading(path, lambda: _gunzip(path, size))
+    pieces: list[bytes] = []  # read(size) at once would take the memory for all of them
+    with _opened(path) as file:
+        while size > 0 and (piece := file.read(min(size, PIECE))):
+            pieces.append(piece)
+            size -= len(piece)
+    return b"".join(pieces)
 
 
 def content_sha256(path: Path) -> str:
@@ -48,24 +52,16 @@ def content_sha256(path: Path) -> str:
     True
     """
     digest = hashlib.sha256()
-
-    def read() -> None:
-        with gzip.open(path) if is_gzip(path) else path.open("rb") as file:
-            while piece := file.read(PIECE):
-                digest.update(piece)
-
-    _reading(path, read)
+    with _opened(path) as file:
+        while piece := file.read(PIECE):
+            digest.update(piece)
     return digest.hexdigest()
 
 
 def file_sha256(path: Path) -> str:
     """Hash the bytes of a file as they are."""
-
-    def read() -> str:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-
-    return _reading(path, read)
+    with _opened(path, as_it_is=True) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def find_all(folder: Path, wanted: dict[str, tuple[str, ...]]) -> list[Path]:
@@ -85,36 +81,14 @@ def find_all(folder: Path, wanted: dict[str, tuple[str, ...]]) -> list[Path]:
     return [path for (path,) in found]
 
 
-def _gunzip(path: Path, most: int) -> bytes:
-    """Unpack all members of a gzip file, at most so many bytes, without a copy for each member."""
-    pieces: list[bytes] = []
-    room, stream, between = most, zlib.decompressobj(wbits=31), True
-    with path.open("rb") as file:
-        while room > 0 and (raw := file.read(PIECE)):
-            while raw and room > 0:
-                raw = raw.lstrip(b"\0") if between else raw  # padding is allowed after a member
-                if not raw:
-                    break
-                pieces.append(stream.decompress(raw, room))
-                room -= len(pieces[-1])
-                between = stream.eof
-                raw = stream.unused_data if between else stream.unconsumed_tail
-                if between:
-                    stream = zlib.decompressobj(wbits=31)
-    if room > 0 and not between:
-        raise EOFError("the gzip file is cut off")
-    return b"".join(pieces)
-
-
-def _first(path: Path, size: int) -> bytes:
-    with path.open("rb") as file:
-        return file.read(size)
-
-
-def _reading(path: Path, read: Callable[[], T]) -> T:
-    """Say which file could not be read."""
+@contextmanager
+def _opened(path: Path, *, as_it_is: bool = False) -> Iterator[BufferedIOBase]:
+    """Open a file, gunzipped if need be unless as it is; say which one cannot be read."""
     try:
-        return read()
+        with path.open("rb") as file:
+            packed = not as_it_is and file.read(2) == GZIP_MAGIC
+            file.seek(0)
+            yield gzip.GzipFile(fileobj=file) if packed else file
     except (OSError, EOFError, zlib.error) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise DataError(f"{path}: cannot be read ({reason})") from error

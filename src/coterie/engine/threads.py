@@ -2,16 +2,15 @@
 
 import weakref
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, wait
-from queue import SimpleQueue
-from threading import Event, Thread, current_thread
-from typing import Any, TypeVar
+from concurrent.futures import ThreadPoolExecutor, wait
+from threading import Event, current_thread
+from typing import TypeVar
 
 import torch
 
+NAME = "coterie"
 Job = TypeVar("Job")
 Result = TypeVar("Result")
-Todo = SimpleQueue[tuple["Future[Any]", Callable[[Any], Any], Any] | None]
 
 
 class Team:
@@ -26,22 +25,13 @@ class Team:
         self._device = device
         torch.set_num_threads(1)  # of an operation: sums would differ in their last digits
         self.leaving = Event()
-        self._todo: Todo = SimpleQueue()
-        if self.workers > 1:
-            threads = [
-                Thread(target=_serve, args=(self._todo,), name="coterie", daemon=True)
-                for _ in range(self.workers)
-            ]
-            for thread in threads:
-                thread.start()
-            weakref.finalize(self, _dismiss, self._todo, threads)
+        self._pool = ThreadPoolExecutor(self.workers, NAME, torch.set_num_threads, (1,))
+        weakref.finalize(self, _dismiss, self._pool)
 
     def do(self, work: Callable[[Job], Result], jobs: list[Job]) -> Iterator[Result]:
         """Do jobs on all cores; results come in the order of the jobs."""
         if self.workers > 1:
-            futures: list[Future[Result]] = [Future() for _ in jobs]
-            for future, job in zip(futures, jobs, strict=True):
-                self._todo.put((future, work, job))
+            futures = [self._pool.submit(work, job) for job in jobs]
             try:
                 yield from (future.result() for future in futures)
             except BaseException:
@@ -57,23 +47,6 @@ class Team:
             yield from map(work, jobs)
 
 
-def _serve(todo: Todo) -> None:
-    """Do jobs one after the other, until there is None."""
-    torch.set_num_threads(1)
-    while (item := todo.get()) is not None:
-        future, work, job = item
-        if future.set_running_or_notify_cancel():
-            try:
-                future.set_result(work(job))
-            except BaseException as error:  # whoever asked gets it
-                future.set_exception(error)
-        del item, future, work, job  # keep nothing alive while waiting
-
-
-def _dismiss(todo: Todo, threads: list[Thread]) -> None:
-    """Let threads end, and wait for it: one that ends after Python has ended aborts the process."""
-    for _ in threads:
-        todo.put(None)
-    for thread in threads:
-        if thread is not current_thread():
-            thread.join()
+def _dismiss(pool: ThreadPoolExecutor) -> None:
+    """Let threads end, and wait for it, unless one of them was the last to know the team."""
+    pool.shutdown(wait=not current_thread().name.startswith(NAME))

@@ -17,6 +17,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from coterie.core.errors import CoterieError
+from coterie.core.files import write_json
 from coterie.core.plugins import import_by_path
 from coterie.flower import FlowerError
 from coterie.flower.client import answer_query, answer_train, arrays_of, node_name, steps_of
@@ -40,7 +41,6 @@ from coterie.flower.state import State, load_state, save_state
 from coterie.flower.strategy import GridCrew
 from coterie.preview.planfile import Plan as PlanFile
 from coterie.preview.planfile.reading import read_plan
-from coterie.runs.record import write_json
 from coterie.simulate.state import Plan
 
 log = logging.getLogger("coterie.flower")

@@ -2,7 +2,6 @@
 
 import datetime
 import ipaddress
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from coterie.runs.record import write_atomically
+from coterie.core.files import write_atomically
 
 DAYS = 365
 
@@ -96,7 +95,4 @@ def _pem(certificate: x509.Certificate) -> bytes:
 
 def _write_secret(path: Path, content: bytes) -> None:
     """Write a file that only its owner can read, from its first byte on."""
-    path.unlink(missing_ok=True)
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
+    write_atomically(path, content, mode=0o600)

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from coterie.core.files import read_object, write_atomically, write_json
 from coterie.flower import FlowerError
 from coterie.flower.edge import edge_name
 from coterie.flower.hosts import COORDINATOR, LOOPBACK, is_loopback, places_of, wrong_host
 from coterie.preview.planfile import Plan
 from coterie.preview.planfile.reading import read_plan
 from coterie.preview.planfile.writing import as_json
-from coterie.runs.record import write_atomically, write_json
 
 QUIET = {  # what is started reports to nobody, and fetches nothing
     "FLWR_TELEMETRY_ENABLED": "0",
@@ -218,11 +218,8 @@ def _write_secrets(d: Deployment) -> None:
     from coterie.flower.certificates import write_certificates, write_node_keys
 
     hosts, sign = {place: d.host(place) for place in d.places}, d.folder / HOSTS
-    try:
-        if json.loads(sign.read_text(encoding="utf-8")) == hosts:
-            return
-    except (OSError, ValueError):
-        pass  # none, or not all
+    if read_object(sign) == hosts:
+        return
     sign.unlink(missing_ok=True)
     write_node_keys(d.folder / "keys", [*d.places[1:], *d.nodes()])
     write_certificates(d.folder / "certificates", hosts)

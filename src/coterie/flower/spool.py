@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from coterie.core.files import write_atomically
 from coterie.flower import FlowerError
 from coterie.flower.messages import Arrays
-from coterie.runs.record import write_atomically
 
 POLL_S = 0.2
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from coterie.core.files import write_atomically
 from coterie.flower import FlowerError
 from coterie.flower.groups import Groups
 from coterie.flower.messages import Arrays
-from coterie.runs.record import write_atomically
 from coterie.simulate.policies.searched import UNPLANNED
 from coterie.simulate.schedule import Schedule
 from coterie.simulate.state import Plan

@@ -12,7 +12,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ import numpy as np
 
 from coterie.core.arrays import Floats, Ints
 from coterie.core.errors import NetworkError, unknown
+from coterie.core.files import replacing
 from coterie.data.cache import cache_folder
 from coterie.network.tcp import PROFILES, Tcp
 from coterie.network.values import Flows
@@ -200,25 +200,19 @@ def _compile(compiler: str, home: Path, driver: Path) -> None:
         raise NetworkError(f"{home}: has no ns-3 libraries; pip install --force-reinstall ns3")
     libraries = found[0].parent
     names = [found[0].stem.removeprefix("lib").removesuffix("core") + name for name in MODULES]
+    command = [compiler, *FLAGS, "-isystem", str(home / "include"), str(SOURCE)]
+    command += [f"-L{libraries}", f"-Wl,-rpath,{libraries}", *(f"-l{name}" for name in names)]
     try:
         driver.parent.mkdir(parents=True, exist_ok=True)
-        handle, scratch = tempfile.mkstemp(dir=driver.parent, prefix=".new-")
-        os.close(handle)
+        with replacing(driver, 0o755) as scratch:
+            code, _, err = _finish([*command, "-o", str(scratch)], "", COMPILE_LIMIT_S)
+            if code is None:
+                raise NetworkError(f"compiling the ns-3 driver took over {COMPILE_LIMIT_S:g} s")
+            if code:
+                lines = err.strip().splitlines() or [f"{compiler} ended with code {code}"]
+                first = next((line for line in lines if "error" in line), lines[-1])
+                raise NetworkError(f"the ns-3 driver does not compile: {first.strip()}")
     except OSError as error:
         raise NetworkError(
             f"{driver.parent}: cannot be written ({error.strerror}); set $COTERIE_DATA"
         ) from error
-    command = [compiler, *FLAGS, "-isystem", str(home / "include"), str(SOURCE), "-o", scratch]
-    command += [f"-L{libraries}", f"-Wl,-rpath,{libraries}", *(f"-l{name}" for name in names)]
-    try:
-        code, _, err = _finish(command, "", COMPILE_LIMIT_S)
-        if code is None:
-            raise NetworkError(f"compiling the ns-3 driver took over {COMPILE_LIMIT_S:g} s")
-        if code:
-            lines = err.strip().splitlines() or [f"{compiler} ended with code {code}"]
-            first = next((line for line in lines if "error" in line), lines[-1])
-            raise NetworkError(f"the ns-3 driver does not compile: {first.strip()}")
-        Path(scratch).chmod(0o755)
-        Path(scratch).replace(driver)
-    finally:
-        Path(scratch).unlink(missing_ok=True)

@@ -8,12 +8,11 @@ import numpy as np
 
 from coterie.core.arrays import Floats, Ints
 
-Placement = Literal["paper", "random", "by_similarity"]
-PLACEMENTS: dict[Placement, str] = {
-    "paper": "as the edge diversity says; without one, in the order of the nodes",
-    "random": "anywhere",
-    "by_similarity": "nodes that hold the same classes together: about the worst case",
-}
+Placement = Literal[
+    "paper",  # as the edge diversity says; without one, in the order of the nodes
+    "random",
+    "by_similarity",  # nodes that hold the same classes together: about the worst case
+]
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,11 +25,12 @@ from coterie.config.files import WHERE, flat, make_config, to_identity
 from coterie.config.prepare import Prepared
 from coterie.config.settings import Config
 from coterie.core.errors import RecordError
+from coterie.core.files import write_atomically, writing
 from coterie.core.types import Say
 from coterie.engine.contract import Models
 from coterie.grouping import Grouping
 from coterie.network import Transfer
-from coterie.runs.record import PROGRESS, ROWS, RunWriter, write_atomically, writing
+from coterie.runs.record import PROGRESS, ROWS, RunWriter, mended
 from coterie.simulate.clock import Clock
 from coterie.simulate.fleet import Averaging
 from coterie.simulate.forecast import Expected, Look, Tuned
@@ -127,7 +128,7 @@ class Keeper:
         writer.sync()
         found = Checkpoint(state, writer.n_rows, writer.offset, writer.wall_s, Delta_first, engine)
         path = writer.folder / f"checkpoint-{state.t}"
-        with writing(path, writer.folder):
+        with writing(path, mended(writer.folder)):
             write_atomically(path, *pack(found, self._belongs))
             for old in checkpoints(writer.folder)[KEPT:]:
                 old.unlink(missing_ok=True)

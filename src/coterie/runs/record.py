@@ -7,18 +7,17 @@ grouping.json, progress.json meanwhile, and at the end model.safetensors and sum
 import json
 import os
 import shlex
-import sys
-import tempfile
 import time
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from coterie.config.files import WHERE
 from coterie.core.errors import RecordError
+from coterie.core.files import json_bytes, lock, read_object, write_atomically, write_json, writing
 from coterie.core.types import Json
 from coterie.runs.provenance import versions
 from coterie.runs.validate import UNREADABLE, read_json, read_rows, strange
@@ -56,7 +55,7 @@ class RunWriter:
                     f"{folder} already holds a run; choose another --out, or go on with: "
                     f"{resume_command(folder)}"
                 )
-            with writing(path, folder):
+            with writing(path, mended(folder)):
                 self._rows = path.open("r+b", buffering=0)
             lock(self._rows, folder, wait_s)
 
@@ -76,21 +75,19 @@ class RunWriter:
 
     def begin(self, config_toml: str, meta: Json) -> None:
         """Write what is known at the start, and no rows."""
-        try:
+        with writing(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             write_atomically(self.folder / "config.toml", config_toml.encode())
             write_json(self.folder / "meta.json", {**meta, **versions()})
             if self._rows is None:
                 self._rows = (self.folder / ROWS).open("xb", buffering=0)
                 lock(self._rows, self.folder)
-        except OSError as error:
-            raise RecordError(f"{self.folder}: cannot be written ({error.strerror})") from error
         self.go_on(0, 0, 0.0)
 
     def go_on(self, n_rows: int, offset: int, wall_s: float) -> None:
         """Keep the first `offset` bytes of the rows, and what the folder says about its end not."""
         assert self._rows is not None
-        with writing(self.folder / ROWS, self.folder):
+        with self._writing(ROWS):
             (self.folder / "summary.json").unlink(missing_ok=True)
             self._rows.truncate(offset)
             self._rows.seek(offset)
@@ -102,7 +99,7 @@ class RunWriter:
         assert self._rows is not None
         line = {**asdict(row), "wall_s": round(self.wall_s, 4)}
         content = (json.dumps(line, allow_nan=False) + "\n").encode()
-        with writing(self.folder / ROWS, self.folder):
+        with self._writing(ROWS):
             try:
                 left = content
                 while left:  # a disk that is filling up may take a part
@@ -116,7 +113,7 @@ class RunWriter:
     def sync(self) -> None:
         """Wait until the rows are on the disk."""
         assert self._rows is not None
-        with writing(self.folder / ROWS, self.folder):
+        with self._writing(ROWS):
             os.fsync(self._rows.fileno())
 
     def finish(
@@ -129,25 +126,28 @@ class RunWriter:
 
             self._write("model.safetensors", save(dict(tensors)))
         self.write_grouping(grouping)
-        with writing(self.folder / "meta.json", self.folder):
+        with self._writing("meta.json"):
             before = json.loads((self.folder / "meta.json").read_text(encoding="utf-8"))
         if before | meta != before:
-            self._write("meta.json", _json(before | meta))
-        self._write("summary.json", _json({**summary, "wall_s": round(self.wall_s, 4)}))
+            self._write("meta.json", json_bytes(before | meta))
+        self._write("summary.json", json_bytes({**summary, "wall_s": round(self.wall_s, 4)}))
         with suppress(OSError):
             (self.folder / PROGRESS).unlink(missing_ok=True)
 
     def write_grouping(self, grouping: Json) -> None:
         """Write who is in which group."""
-        self._write("grouping.json", _json(grouping))
+        self._write("grouping.json", json_bytes(grouping))
 
     def write_progress(self, summary: Json) -> None:
         """Write the summary so far, for who watches; the one at the end takes its place."""
-        self._write(PROGRESS, _json({**summary, "wall_s": round(self.wall_s, 4)}))
+        self._write(PROGRESS, json_bytes({**summary, "wall_s": round(self.wall_s, 4)}))
 
     def _write(self, name: str, content: bytes) -> None:
-        with writing(self.folder / name, self.folder):
+        with self._writing(name):
             write_atomically(self.folder / name, content)
+
+    def _writing(self, name: str) -> AbstractContextManager[None]:
+        return writing(self.folder / name, mended(self.folder))
 
 
 @dataclass(frozen=True, eq=False)
@@ -253,11 +253,8 @@ def ended(folder: Path) -> str | None:
     """Say why a run cannot be gone on with; None if it can, or was not begun, or lost its rows."""
     if not (folder / ROWS).exists():
         return None
-    try:
-        summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-        return {"complete": COMPLETE, "diverged": DIVERGED}.get(summary["status"])
-    except UNREADABLE:
-        return None
+    status = str(read_object(folder / "summary.json").get("status"))
+    return {"complete": COMPLETE, "diverged": DIVERGED}.get(status)
 
 
 def below(folder: Path, name: object) -> Path:
@@ -284,71 +281,6 @@ def resume_command(folder: Path) -> str:
     return f"coterie run --resume {shlex.quote(str(folder))}"
 
 
-@contextmanager
-def writing(path: Path, folder: Path) -> Iterator[None]:
-    """Say in one line that a file of a run cannot be written, and how to go on with the run."""
-    try:
-        yield
-    except OSError as error:
-        reason = error.strerror or error
-        raise RecordError(
-            f"{path}: cannot be written ({reason}); mend that, then: {resume_command(folder)}"
-        ) from error
-
-
-def lock(file: IO[bytes], folder: Path, wait_s: float = 0.0) -> None:
-    """Take a file of a folder for as long as it stays open; refuse if another process has it."""
-    if sys.platform == "win32":
-        return
-    import fcntl
-
-    deadline = time.monotonic() + wait_s
-    while True:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            if time.monotonic() >= deadline:
-                file.close()
-                raise RecordError(
-                    f"{folder}: another process is running it; wait for that one or stop it"
-                ) from error
-            time.sleep(0.1)
-        except OSError:  # a file system without locks
-            return
-        else:
-            return
-
-
-def write_json(path: Path, content: object) -> None:
-    """Write JSON under a temporary name and rename it into place."""
-    write_atomically(path, _json(content))
-
-
-def _json(content: object) -> bytes:
-    return (json.dumps(content, indent=1, allow_nan=False) + "\n").encode()
-
-
-def write_atomically(path: Path, *content: bytes) -> None:
-    """Write a file so that readers see all of it or none, whatever fails."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.writelines(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).chmod(0o644)
-        Path(name).replace(path)
-        _sync_folder(path.parent)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
-def _sync_folder(folder: Path) -> None:
-    """Wait until a folder's names are on the disk, where the file system can."""
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+def mended(folder: Path) -> str:
+    """Say how to go on with a run that could not be written."""
+    return f"; mend that, then: {resume_command(folder)}"

@@ -19,6 +19,7 @@ from coterie.config.prepare import ModelSize, make_problem, parts_of
 from coterie.config.settings import Config
 from coterie.core.arrays import Ints
 from coterie.core.errors import ConfigError, CoterieError, RecordError
+from coterie.core.files import write_atomically, write_json, writing
 from coterie.core.types import Json
 from coterie.divergence.sketch import Sketch
 from coterie.engine.contract import Gradients, Measured, Models, Score
@@ -26,7 +27,7 @@ from coterie.engine.update import Update
 from coterie.grouping import Grouping
 from coterie.models import REFERENCE_FLOPS
 from coterie.runs.execute import timings
-from coterie.runs.record import ROWS, RecordedRun, write_atomically, write_json
+from coterie.runs.record import ROWS, RecordedRun
 from coterie.simulate.loop import rounds
 from coterie.simulate.problem import Problem
 from coterie.simulate.state import State
@@ -71,15 +72,13 @@ def write_retimed(run: RecordedRun, folder: Path) -> None:
     if (folder / ROWS).exists():
         raise RecordError(f"{folder} already holds a run; choose another --out")
     rows = "".join(json.dumps(row, allow_nan=False) + "\n" for row in run.rows)
-    try:
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / "config.toml", to_toml(make_config(run.config)).encode())
         write_json(folder / "meta.json", run.meta)
         write_json(folder / "grouping.json", run.grouping)
         write_atomically(folder / ROWS, rows.encode())
         write_json(folder / "summary.json", run.summary)
-    except OSError as error:
-        raise RecordError(f"{folder}: cannot be written ({error.strerror})") from error
 
 
 def _changed(run: RecordedRun, overrides: Sequence[str]) -> Config:

@@ -5,7 +5,8 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from coterie.runs.record import ROWS, write_json
+from coterie.core.files import read_object, write_json
+from coterie.runs.record import ROWS
 from coterie.runs.sweep.jobs import Tail, tail_of
 from coterie.trackers.targets import Target, TrackingError
 from coterie.trackers.values import About, Note, Tracker, about, figures, point
@@ -91,17 +92,11 @@ class Follower:
 
 def read_note(folder: Path, target: Target) -> Note | None:
     """Return what was noted when the run was last sent there; None if it never was."""
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        note = json.loads((folder / target.file).read_text(encoding="utf-8"))[str(target)]
-        return note if isinstance(note, dict) else None
-    return None
+    note = read_object(folder / target.file).get(str(target))
+    return note if isinstance(note, dict) else None
 
 
 def write_note(folder: Path, target: Target, note: Note) -> None:
     """Note where the run is at one destination; those of others stay."""
     path = folder / target.file
-    notes: Note = {}
-    with suppress(OSError, ValueError):
-        read = json.loads(path.read_text(encoding="utf-8"))
-        notes = read if isinstance(read, dict) else {}
-    write_json(path, {**notes, str(target): note})
+    write_json(path, {**read_object(path), str(target): note})

@@ -1,7 +1,6 @@
 """Where runs are sent: `mlflow`, `tensorboard=DIR`, `wandb=PROJECT`, or a function of your own."""
 
 import importlib.util
-import json
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -10,8 +9,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from coterie.core.errors import CoterieError, unknown
+from coterie.core.files import read_object, write_json
 from coterie.core.plugins import import_by_path
-from coterie.runs.record import write_json
 from coterie.trackers.values import About, Note, Tracker
 
 REMEMBERED = "tracking.json"  # in the folder of a run or sweep: where it is sent
@@ -101,10 +100,7 @@ def remember(folder: Path, targets: Sequence[Target]) -> None:
 
 def remembered(folder: Path) -> list[str]:
     """Return where a run or sweep was sent when it was begun; nothing if that cannot be read."""
-    try:
-        told = json.loads((folder / REMEMBERED).read_text(encoding="utf-8"))["to"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return []
+    told = read_object(folder / REMEMBERED).get("to")
     return [text for text in told if isinstance(text, str)] if isinstance(told, list) else []
 
 

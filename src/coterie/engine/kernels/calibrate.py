@@ -1,7 +1,6 @@
 """Which way of training is quickest for a module, found by trying, and remembered."""
 
 import hashlib
-import json
 import math
 import platform
 import time
@@ -13,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from coterie.core.files import read_object, write_json
 from coterie.data.cache import cache_folder
 from coterie.engine.contract import LocalSteps
 from coterie.engine.kernels import Kernel
@@ -81,11 +81,7 @@ def _key(model: nn.Module, shards: Shards, steps: LocalSteps) -> str:
 
 
 def _read() -> dict[str, str]:
-    with suppress(OSError, ValueError):
-        found = json.loads((cache_folder() / FILE).read_text(encoding="utf-8"))
-        if isinstance(found, dict):
-            return {str(k): str(v) for k, v in found.items()}
-    return {}
+    return {key: str(name) for key, name in read_object(cache_folder() / FILE).items()}
 
 
 def _write(known: dict[str, str]) -> None:
@@ -93,6 +89,4 @@ def _write(known: dict[str, str]) -> None:
     with suppress(OSError):
         path = cache_folder() / FILE
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f".{FILE}.{np.random.default_rng().integers(2**32)}")
-        part.write_text(json.dumps(known, indent=1), encoding="utf-8")
-        part.replace(path)
+        write_json(path, known)

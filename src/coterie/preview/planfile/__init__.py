@@ -4,41 +4,76 @@ JSON by `plan-1.schema.json` beside this module, or CSV with a row for every nod
 (docs/reference/plan-file.md).
 """
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta, Struct
 
 from coterie.core.errors import CoterieError
 
 VERSION = 1
 FORMAT = "coterie-plan"
 SCHEMA = Path(__file__).parent / f"plan-{VERSION}.schema.json"
+SCHEDULE = ("tau1", "tau2", "steps")
+NODE = ("node", "group", "examples", "step_s")
+SHARED = (*SCHEDULE, "model_bytes", "Delta", "group_s", "global_s", "round_s")
+COLUMNS = ("version", *NODE, "server", *SHARED)  # of a CSV
+Least0 = Annotated[int, Meta(ge=0)]
+Least1 = Annotated[int, Meta(ge=1)]
+Amount = Annotated[float, Meta(ge=0, le=sys.float_info.max)]
 
 
 class PlanError(CoterieError):
     """A plan file that cannot be read, or is not for these nodes."""
 
 
-@dataclass(frozen=True)
-class PlannedNode:
+class PlannedNode(Struct, frozen=True, forbid_unknown_fields=True):
     """A node: its group, its examples, and the seconds that one local step should take it."""
 
     node: str
-    group: int
-    examples: int
-    step_s: float
+    group: Least0
+    examples: Least1
+    step_s: Amount
 
 
-@dataclass(frozen=True)
-class Predicted:
+class Predicted(Struct, frozen=True, forbid_unknown_fields=True):
     """Seconds of the slowest node's step, a group mean, a global mean, and a global round.
 
     A global round is tau1 * tau2 local steps, tau2 - 1 group means and a global one.
     """
 
-    step_s: float
-    group_s: float
-    global_s: float
-    round_s: float
+    step_s: Amount
+    group_s: Amount
+    global_s: Amount
+    round_s: Amount
+
+
+class _Schedule(Struct, frozen=True, forbid_unknown_fields=True):
+    tau1: Least1
+    tau2: Least1
+    steps: Least1
+
+
+class _Group(Struct, frozen=True, forbid_unknown_fields=True):
+    group: Least0
+    server: str
+
+
+class PlanFile(Struct, frozen=True, forbid_unknown_fields=True):
+    """A plan as JSON has it."""
+
+    format: str
+    version: int
+    title: str
+    found_by: str
+    model_bytes: Least1
+    Delta: Amount
+    schedule: _Schedule
+    predicted: Predicted
+    groups: Annotated[list[_Group], Meta(min_length=1)]
+    nodes: Annotated[list[PlannedNode], Meta(min_length=1)]
 
 
 @dataclass(frozen=True)
@@ -91,13 +126,7 @@ def checked(plan: Plan, where: str) -> Plan:
 
 
 def check_nodes(plan: Plan, names: list[str], where: str) -> None:
-    """Refuse nodes that a plan does not know, and a plan whose nodes are not all there.
-
-    >>> from coterie.preview.planfile.reading import EXAMPLE
-    >>> check_nodes(EXAMPLE, ["a", "b"], "the network")
-    Traceback (most recent call last):
-    coterie.preview.planfile.PlanError: the network: node 'c' of the plan is missing
-    """
+    """Refuse nodes that a plan does not know, and a plan whose nodes are not all there."""
     known, here = set(plan.names), set(names)
     for name in names:
         if name not in known:

@@ -2,15 +2,18 @@
 
 import csv
 import io
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec.structs import asdict
 
+from coterie.core.files import json_bytes
 from coterie.preview.plan import PlanView
 from coterie.preview.planfile import (
+    COLUMNS,
     FORMAT,
+    SCHEDULE,
     VERSION,
     Plan,
     PlanError,
@@ -18,7 +21,6 @@ from coterie.preview.planfile import (
     Predicted,
     checked,
 )
-from coterie.preview.planfile.reading import COLUMNS
 
 SUFFIXES = (".json", ".csv")
 
@@ -66,7 +68,7 @@ def contents(plan: Plan, suffix: str) -> bytes:
     """Write a plan as the file of that suffix has it."""
     if suffix == ".csv":
         return _rows(plan).encode()
-    return (json.dumps(as_json(plan), indent=1, allow_nan=False) + "\n").encode()
+    return json_bytes(as_json(plan))
 
 
 def as_json(plan: Plan) -> dict[str, Any]:
@@ -78,26 +80,20 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "found_by": plan.found_by,
         "model_bytes": plan.model_bytes,
         "Delta": plan.Delta,
-        "schedule": {"tau1": plan.tau1, "tau2": plan.tau2, "steps": plan.steps},
-        "predicted": vars(plan.predicted),
+        "schedule": {key: getattr(plan, key) for key in SCHEDULE},
+        "predicted": asdict(plan.predicted),
         "groups": [{"group": k, "server": server} for k, server in enumerate(plan.servers)],
-        "nodes": [vars(node) for node in plan.nodes],
+        "nodes": [asdict(node) for node in plan.nodes],
     }
 
 
 def _rows(plan: Plan) -> str:
-    common = {
-        "version": VERSION,
-        "tau1": plan.tau1,
-        "tau2": plan.tau2,
-        "steps": plan.steps,
-        "model_bytes": plan.model_bytes,
-        "Delta": plan.Delta,
-    }
+    keys = (*SCHEDULE, "model_bytes", "Delta")
+    shared = {**asdict(plan.predicted), **{key: getattr(plan, key) for key in keys}}
     text = io.StringIO()
-    rows = csv.DictWriter(text, list(COLUMNS), lineterminator="\n")
+    rows = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     rows.writeheader()
     for node in plan.nodes:
-        own = {**vars(node), "server": plan.servers[node.group]}
-        rows.writerow({**vars(plan.predicted), **common, **own})
+        server = plan.servers[node.group]
+        rows.writerow({"version": VERSION, **shared, **asdict(node), "server": server})
     return text.getvalue()

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from coterie.core.arrays import Ints
 from coterie.core.errors import RecordError
+from coterie.core.files import write_atomically
 from coterie.partition.measure import relative_shares
-from coterie.runs.record import write_atomically
 
 NEW = "\n"  # a line of a title or foot; a name of a column is on one line
 STYLE = """

@@ -21,10 +21,11 @@ from typing import Any
 from coterie.config.factories import load_dataset
 from coterie.config.settings import Config
 from coterie.core.errors import ClusterError, ConfigError, CoterieError
+from coterie.core.files import write_atomically
 from coterie.data import Dataset
 from coterie.engine.ray.cluster import Cluster, Flag, Knobs, Lost, Size
 from coterie.runs.execute import execute
-from coterie.runs.record import ROWS, RUNS, resume_command, write_atomically
+from coterie.runs.record import ROWS, RUNS, resume_command
 from coterie.runs.sweep.jobs import Job, OnRow, Stop, Tail
 
 POLL_S = 0.2

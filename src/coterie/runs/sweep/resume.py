@@ -12,18 +12,9 @@ from typing import IO, Any
 from coterie.config.files import make_config
 from coterie.config.settings import Config
 from coterie.core.errors import ConfigError, RecordError
+from coterie.core.files import lock, write_json, writing
 from coterie.runs.checkpoint import difference, tidy
-from coterie.runs.record import (
-    COMPLETE,
-    DIVERGED,
-    ROWS,
-    RUNS,
-    below,
-    ended,
-    lock,
-    resume_command,
-    write_json,
-)
+from coterie.runs.record import COMPLETE, DIVERGED, ROWS, RUNS, below, ended, resume_command
 from coterie.runs.sweep.jobs import Job
 from coterie.runs.validate import UNREADABLE
 
@@ -70,13 +61,12 @@ def check_no_run(folder: Path) -> None:
 def _held(folder: Path) -> Iterator[None]:
     """Make a sweep's folder if need be, and let nobody else have it."""
     while True:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            file = (folder / LOCK).open("ab")
-        except FileNotFoundError:  # a sweep that came to nothing removed the folder just now
-            continue
-        except OSError as error:
-            raise RecordError(f"{folder}: cannot be written ({error.strerror})") from error
+        with writing(folder):
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                file = (folder / LOCK).open("ab")
+            except FileNotFoundError:  # a sweep that came to nothing removed the folder just now
+                continue
         with file:
             lock(file, folder)
             if _is(file, folder / LOCK):
@@ -106,10 +96,8 @@ def _write_down(folder: Path, jobs: list[Job]) -> None:
         )
     if more:
         told += [{"folder": job.label, "config": asdict(job.config)} for job in more]
-        try:
+        with writing(path):
             write_json(path, {"runs": told})
-        except OSError as error:
-            raise RecordError(f"{path}: cannot be written ({error.strerror})") from error
 
 
 def recorded_jobs(folder: Path) -> list[Job]:

@@ -11,7 +11,7 @@ from coterie.grouping import Evidence
 from coterie.grouping.medoids import Kind, Weights, least
 
 
-def assign(
+def assign_plainly(
     kind: Kind,
     e: Evidence,
     medoids: Ints,

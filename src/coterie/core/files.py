@@ -1,0 +1,101 @@
+"""Files that are whole or not there: written beside their place and renamed; and who has one."""
+
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+from coterie.core.errors import RecordError
+from coterie.core.types import Json
+
+
+@contextmanager
+def replacing(path: Path, mode: int = 0o644) -> Iterator[Path]:
+    """Give the path of an empty file beside `path`, which takes its place unless something fails.
+
+    Readers see all of it or none, whatever fails; when this ends it is on the disk.
+    """
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        os.close(handle)
+        yield Path(name)
+        with Path(name).open("r+b") as file:
+            os.fsync(file.fileno())
+        Path(name).chmod(mode)
+        Path(name).replace(path)
+        _sync_folder(path.parent)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def write_atomically(path: Path, *content: bytes, mode: int = 0o644) -> None:
+    """Write a file so that readers see all of it or none; until then only its owner reads it."""
+    with replacing(path, mode) as beside, beside.open("wb") as file:
+        file.writelines(content)
+
+
+def write_json(path: Path, content: object) -> None:
+    """Write JSON under a temporary name and rename it into place."""
+    write_atomically(path, json_bytes(content))
+
+
+def read_object(path: Path) -> Json:
+    """Read a JSON object that one can do without: empty if it is not there, or is not one."""
+    with suppress(OSError, ValueError, RecursionError):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return content if isinstance(content, dict) else {}
+    return {}
+
+
+def json_bytes(content: object) -> bytes:
+    """Return JSON as files have it: a space a level, and numbers that are numbers."""
+    return (json.dumps(content, indent=1, allow_nan=False) + "\n").encode()
+
+
+@contextmanager
+def writing(path: Path, way_out: str = "") -> Iterator[None]:
+    """Say in one line that a file or folder cannot be written, and what to do about it."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or error
+        raise RecordError(f"{path}: cannot be written ({reason}){way_out}") from error
+
+
+def lock(file: IO[bytes], folder: Path, wait_s: float = 0.0) -> None:
+    """Take a file of a folder for as long as it stays open; refuse if another process has it."""
+    if sys.platform == "win32":
+        return
+    import fcntl
+
+    deadline = time.monotonic() + wait_s
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            if time.monotonic() >= deadline:
+                file.close()
+                raise RecordError(
+                    f"{folder}: another process is running it; wait for that one or stop it"
+                ) from error
+            time.sleep(0.1)
+        except OSError:  # a file system without locks
+            return
+        else:
+            return
+
+
+def _sync_folder(folder: Path) -> None:
+    """Wait until a folder's names are on the disk, where the file system can."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

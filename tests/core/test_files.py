@@ -1,0 +1,67 @@
+"""Files that are whole or not there, and who may write them."""
+
+from pathlib import Path
+
+import pytest
+
+from coterie.core.errors import RecordError
+from coterie.core.files import lock, read_object, replacing, write_atomically, write_json, writing
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    write_atomically(path, b"old")
+
+    def full(_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_atomically(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_takes_its_place_when_it_is_whole_with_the_mode_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "program"
+    with replacing(path, 0o755) as beside:
+        beside.write_bytes(b"new")
+        assert beside.stat().st_mode & 0o777 == 0o600
+        assert not path.exists()
+    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"new", 0o755)
+    with pytest.raises(KeyboardInterrupt), replacing(path) as beside:
+        beside.write_bytes(b"half")
+        raise KeyboardInterrupt
+    assert path.read_bytes() == b"new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{", b"[]", b"\xff", b"[" * 100_000])
+def test_what_is_no_object_is_read_as_an_empty_one(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "x.json"
+    if content is not None:
+        path.write_bytes(content)
+    assert read_object(path) == {}
+    write_json(path, {"a": 1})
+    assert read_object(path) == {"a": 1}
+
+
+def test_what_cannot_be_written_is_said_with_the_way_out(tmp_path: Path) -> None:
+    path = tmp_path / "no such folder" / "x"
+    with (
+        pytest.raises(RecordError, match=r"x: cannot be written \(No such file.*\); make it$"),
+        writing(path, "; make it"),
+    ):
+        write_atomically(path, b"")
+
+
+def test_a_file_has_one_owner_until_it_is_closed(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with path.open("ab") as first:
+        lock(first, tmp_path)
+        with pytest.raises(RecordError, match="another process is running it"):
+            lock(path.open("ab"), tmp_path, wait_s=0.1)
+    with path.open("ab") as second:
+        lock(second, tmp_path)
