@@ -43,7 +43,13 @@ def theirs() -> Iterator[Started]:
     with tempfile.TemporaryDirectory(prefix="ray-") as folder:  # short: sockets are below it
         token = Path(folder) / "token"
         token.write_text(secrets.token_hex(32))
-        ours = {"RAY_TMPDIR": folder, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
+        ours = {
+            "RAY_TMPDIR": folder,
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN_PATH": str(token),
+            # a server for a ray:// client has 30 s to start, which a busy machine does not keep
+            "RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S": str(int(PATIENCE_S)),
+        }
         usual = {key: value for key, value in os.environ.items() if key != "RAY_ADDRESS"}
         port = next(free_blocks(2))
         found = Started(port, port + 1, {**usual, **ours})
