@@ -22,7 +22,7 @@ ELSEWHERE = {
     "make test": ".ci/run",
     "coterie data fetch": "tests/data/test_fetch.py",
     "coterie flower up": "tests/flower/test_processes.py",
-    "coterie network quickstart --set network.topology=jellyfish": "tests/network/test_ns3.py",
+    "coterie network quickstart --set network.topology=jellyfish": "tests/preview/test_network.py",
     "coterie reproduce all": "tests/paper/test_reproduction.py",
     "coterie watch": "tests/render/test_watch_server.py",
 }
@@ -117,6 +117,9 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "links.csv").write_text(LINKS)
     who = "".join(f"{i},phone {i % 6},site {i % 2}\n" for i in range(7000))
     (folder / "who.csv").write_text("example,node,edge\n" + who)
+    for block in blocks(DOCS / "tutorials" / "plan-your-fleet.md"):
+        if block.title:
+            _write(block, folder)
     shutil.copytree(ROOT / "examples", folder / "examples")
     (folder / "docs").symlink_to(DOCS)
     for name, algorithm in (("a", "fedavg"), ("b", "fedavg-ic"), ("demo", "fedavg")):
@@ -154,12 +157,16 @@ def _follow(
     before = set(sys.modules)
     for block in blocks(page):
         if block.title:
-            (folder / block.title).write_text("\n".join([*block.lines, ""]))
+            _write(block, folder)
         if block.commands and not block.not_run and (long or not block.long):
             _run(block, folder, monkeypatch)
     for name in set(sys.modules) - before:
         if str(getattr(sys.modules[name], "__file__", "")).startswith(str(folder)):
             del sys.modules[name]
+
+
+def _write(block: Block, folder: Path) -> None:
+    (folder / block.title).write_text("\n".join([*block.lines, ""]))
 
 
 def _run(block: Block, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
