@@ -1,5 +1,6 @@
 """What the documents say is so: links lead somewhere, cited tests exist, commands run."""
 
+import json
 import re
 import shlex
 import shutil
@@ -128,6 +129,15 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
             patch.chdir(folder)
             _coterie(words)
     return folder
+
+
+def test_the_page_of_the_run_folder_has_every_file_and_key(prepared: Path) -> None:
+    told = (DOCS / "reference" / "run-folder.md").read_text()
+    run = prepared / "runs" / "b"
+    assert [path.name for path in run.iterdir() if f"`{path.name}`" not in told] == []
+    row = (run / "rows.jsonl").read_text().partition("\n")[0]
+    texts = [row, (run / "summary.json").read_text(), (run / "grouping.json").read_text()]
+    assert {key for text in texts for key in json.loads(text) if f"`{key}`" not in told} == set()
 
 
 @pytest.mark.parametrize("page", QUICK, ids=named)
