@@ -1,5 +1,6 @@
 """What the documents say is so: links lead somewhere, cited tests exist, commands run."""
 
+import json
 import re
 import shlex
 import shutil
@@ -22,7 +23,7 @@ ELSEWHERE = {
     "make test": ".ci/run",
     "coterie data fetch": "tests/data/test_fetch.py",
     "coterie flower up": "tests/flower/test_processes.py",
-    "coterie network quickstart --set network.topology=jellyfish": "tests/network/test_ns3.py",
+    "coterie network quickstart --set network.topology=jellyfish": "tests/preview/test_network.py",
     "coterie reproduce all": "tests/paper/test_reproduction.py",
     "coterie watch": "tests/render/test_watch_server.py",
 }
@@ -117,6 +118,9 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "links.csv").write_text(LINKS)
     who = "".join(f"{i},phone {i % 6},site {i % 2}\n" for i in range(7000))
     (folder / "who.csv").write_text("example,node,edge\n" + who)
+    for block in blocks(DOCS / "tutorials" / "plan-your-fleet.md"):
+        if block.title:
+            _write(block, folder)
     shutil.copytree(ROOT / "examples", folder / "examples")
     (folder / "docs").symlink_to(DOCS)
     for name, algorithm in (("a", "fedavg"), ("b", "fedavg-ic"), ("demo", "fedavg")):
@@ -125,6 +129,15 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
             patch.chdir(folder)
             _coterie(words)
     return folder
+
+
+def test_the_page_of_the_run_folder_has_every_file_and_key(prepared: Path) -> None:
+    told = (DOCS / "reference" / "run-folder.md").read_text()
+    run = prepared / "runs" / "b"
+    assert [path.name for path in run.iterdir() if f"`{path.name}`" not in told] == []
+    row = (run / "rows.jsonl").read_text().partition("\n")[0]
+    texts = [row, (run / "summary.json").read_text(), (run / "grouping.json").read_text()]
+    assert {key for text in texts for key in json.loads(text) if f"`{key}`" not in told} == set()
 
 
 @pytest.mark.parametrize("page", QUICK, ids=named)
@@ -154,12 +167,16 @@ def _follow(
     before = set(sys.modules)
     for block in blocks(page):
         if block.title:
-            (folder / block.title).write_text("\n".join([*block.lines, ""]))
+            _write(block, folder)
         if block.commands and not block.not_run and (long or not block.long):
             _run(block, folder, monkeypatch)
     for name in set(sys.modules) - before:
         if str(getattr(sys.modules[name], "__file__", "")).startswith(str(folder)):
             del sys.modules[name]
+
+
+def _write(block: Block, folder: Path) -> None:
+    (folder / block.title).write_text("\n".join([*block.lines, ""]))
 
 
 def _run(block: Block, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
