@@ -11,6 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "coterie"
 PAGES = ROOT / "docs" / "explanation"
+LIST = ROOT / "tests" / "test_architecture.py"
 WIDTH, ROW, BOX, HIGH = 1000, 74, 118, 30
 Arrows = dict[str, set[str]]  # the packages that each imports
 
@@ -40,16 +41,12 @@ def _imported(path: Path) -> set[str]:
     return found
 
 
-def levels(arrows: Arrows) -> list[list[str]]:
-    """Put every package one level above the highest that it imports."""
-    level: dict[str, int] = {}
-    while len(level) < len(arrows):
-        ready = [p for p in arrows if p not in level and arrows[p] <= level.keys()]
-        if not ready:
-            raise SystemExit(f"packages import each other: {sorted(arrows.keys() - level.keys())}")
-        for package in ready:
-            level[package] = max((level[other] + 1 for other in arrows[package]), default=0)
-    return [sorted(p for p in level if level[p] == n) for n in range(max(level.values()) + 1)]
+def levels() -> list[list[str]]:
+    """Return the packages on every level, the lowest first, as the test of the house lists them."""
+    for node in ast.parse(LIST.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "LEVELS":
+            return [sorted(level) for level in ast.literal_eval(node.value)]
+    raise SystemExit(f"{LIST} has no LEVELS")
 
 
 def direct(package: str, arrows: Arrows) -> list[str]:
@@ -71,11 +68,11 @@ def page(about: dict[str, str], arrows: Arrows, floors: list[list[str]]) -> str:
     ]
     return "\n".join(
         [
-            "# The house",
+            "# The house: packages and what they import",
             "",
             "Packages stand on levels. A package imports lower levels alone, never one beside or",
-            "above it. `tests/test_architecture.py` checks that; `python scripts/house.py` draws",
-            "this page from the imports.",
+            "above it. `tests/test_architecture.py` lists the levels and checks that.",
+            "`python scripts/house.py` draws this page.",
             "",
             "![Packages on their levels, with arrows to what they import](house.svg)",
             "",
@@ -121,7 +118,7 @@ def picture(arrows: Arrows, floors: list[list[str]]) -> str:
 def main() -> None:
     """Write the page and the picture, or check them."""
     about, arrows = read()
-    floors = levels(arrows)
+    floors = levels()
     files = {"house.md": page(about, arrows, floors), "house.svg": picture(arrows, floors)}
     for name, text in files.items():
         path = PAGES / name

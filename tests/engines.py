@@ -10,10 +10,11 @@ import torch
 from torch import nn
 
 from coterie.engine.contract import Engine, LocalSteps, Models
+from coterie.engine.local_rule import LocalRule
 from coterie.engine.module import Nodes
 from coterie.engine.scaffold import Scaffold
 from coterie.engine.sequential import Sequential
-from coterie.engine.update import LocalRule, Update
+from coterie.engine.update import Update
 from coterie.engine.vectorized import Vectorized
 from coterie.models import make_model
 

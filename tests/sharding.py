@@ -9,10 +9,10 @@ import torch
 from torch import nn
 
 from coterie.engine.contract import LocalSteps
+from coterie.engine.local_rule import LocalRule
 from coterie.engine.ray.engine import Sharded
 from coterie.engine.ray.worker import Part, Shard
 from coterie.engine.sequential import Sequential
-from coterie.engine.update import LocalRule
 from engines import MODULES, nodes_of
 
 

@@ -29,7 +29,7 @@ LEVELS = [
 ]
 HOMES = {
     "PIL": ("data/celeba.py",),
-    "platformdirs": ("data/cache.py",),
+    "platformdirs": ("core/cache_folder.py",),
     "pyarrow": ("core/parquet.py",),
     "ray": ("engine/ray/cluster.py",),
     "tensorboard": ("trackers/tensorboard.py",),

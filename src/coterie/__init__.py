@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from coterie.grouping import Evidence, Grouping, with_servers
     from coterie.runs.execute import execute, simulate
     from coterie.runs.record import RecordedRun, read_run
-    from coterie.simulate.state import Row, State
+    from coterie.simulate.row import Row
+from coterie.simulate.state import State
 
 __all__ = [
     "Config",

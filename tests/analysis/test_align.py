@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from coterie.analysis.align import aligned
 from coterie.analysis.curves import curve as figure_curve
-from coterie.render.page.curves import curve
+from coterie.render.page.curve_data import curve
 from coterie.runs.record import RecordedRun
 from recorded import recorded
 

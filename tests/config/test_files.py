@@ -228,7 +228,7 @@ def test_configs_are_frozen() -> None:
 
 def test_cores_left_over_by_runs_side_by_side_train_inside_each() -> None:
     from coterie.config.factories import divide, load_dataset, local_steps, make_engine
-    from coterie.engine.update import LocalRule
+    from coterie.engine.local_rule import LocalRule
     from coterie.engine.vectorized import Vectorized
     from coterie.models import make_model
 

@@ -159,7 +159,7 @@ def test_a_cache_that_cannot_be_written_is_done_without(
 
 
 def test_the_cache_is_where_the_platform_keeps_caches(monkeypatch: pytest.MonkeyPatch) -> None:
-    from coterie.data.cache import cache_folder
+    from coterie.core.cache_folder import cache_folder
 
     monkeypatch.delenv("COTERIE_DATA")
     assert cache_folder().name == "coterie"

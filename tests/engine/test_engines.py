@@ -15,10 +15,10 @@ from coterie.engine.contract import LocalSteps, Models
 from coterie.engine.kernels import Kernel
 from coterie.engine.kernels.dense import find_chain
 from coterie.engine.kernels.stacked import treats_examples_alone
+from coterie.engine.local_rule import LocalRule
 from coterie.engine.module import inputs
 from coterie.engine.scaffold import Scaffold
 from coterie.engine.sequential import Sequential
-from coterie.engine.update import LocalRule
 from coterie.engine.vectorized import Vectorized
 from coterie.models import make_model
 from coterie.models.norm import LocalNorm

@@ -8,10 +8,10 @@ from coterie.config.files import make_config
 from coterie.config.prepare import prepare
 from coterie.core.errors import ConfigError
 from coterie.engine.contract import LocalSteps, Models
-from coterie.engine.local_rule import Descent, travelled
+from coterie.engine.descent import Descent, travelled
+from coterie.engine.local_rule import LocalRule
 from coterie.engine.scaffold import Scaffold
 from coterie.engine.server import Server
-from coterie.engine.update import LocalRule
 from coterie.runs.execute import simulate
 
 FEW: dict[str, dict[str, object]] = {

@@ -11,10 +11,10 @@ from torch import nn
 from coterie.core.errors import ModelError
 from coterie.engine.contract import LocalSteps
 from coterie.engine.kernels.dense import find_chain
+from coterie.engine.local_rule import LocalRule
 from coterie.engine.module import FlatModule, Nodes, inputs
 from coterie.engine.scaffold import Scaffold
 from coterie.engine.sequential import Sequential
-from coterie.engine.update import LocalRule
 from coterie.engine.vectorized import Vectorized
 from coterie.models import make_model
 from engines import (

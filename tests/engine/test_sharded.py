@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from coterie.core.errors import ConfigError, DivergenceError
 from coterie.divergence.sketch import Sketch
+from coterie.engine.local_rule import LocalRule
 from coterie.engine.ray.engine import deal
 from coterie.engine.scaffold import Scaffold
-from coterie.engine.update import LocalRule
 from engines import EVERYONE, GROUPS, same, train
 from sharding import sharded
 

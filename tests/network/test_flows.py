@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from coterie.core.errors import TopologyError
-from coterie.network import REFERENCE_BYTES, Network, Phase, make_clock
+from coterie.network import Network, Phase, make_clock
+from coterie.network.aggregation import REFERENCE_BYTES
 from coterie.network.flows import flow_seconds
 from coterie.network.max_min import contention
 from coterie.network.routes import Routing, route

@@ -17,7 +17,7 @@ from coterie.analysis.compare import compare
 from coterie.analysis.curves import Column, thin
 from coterie.cli import main
 from coterie.render.page import page_data, render, write_picture, write_report
-from coterie.render.page.curves import bound
+from coterie.render.page.curve_data import bound
 from coterie.render.page.network_data import MOST_NODES
 from coterie.render.page.render import ASSETS
 from made_runs import NODES, made_run, write_run

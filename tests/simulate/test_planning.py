@@ -15,7 +15,8 @@ from coterie.divergence.sketch import Privacy, Sketch
 from coterie.grouping import Evidence, Grouping, Limits
 from coterie.simulate.algorithms import METHODS
 from coterie.simulate.loop import first_evidence, rounds
-from coterie.simulate.policies.searched import Regroup, Searched
+from coterie.simulate.policies.regroup import Regroup
+from coterie.simulate.policies.searched import Searched
 from coterie.simulate.problem import Problem
 from coterie.simulate.state import Planned
 from coterie.simulate.view import View
@@ -58,8 +59,8 @@ def test_groups_are_planned_again_when_delta_has_grown_by_so_much() -> None:
     Delta = divergence(shown.inner, shown.p, z).Delta
     rule = Regroup(drift=0.25)
     assert rule.looks(1)
-    assert rule.now(1, Planned(0, Delta / 1.26), shown, z)
-    assert not rule.now(1, Planned(0, Delta / 1.24), shown, z)
+    assert rule.due(1, Planned(0, Delta / 1.26), shown, z)
+    assert not rule.due(1, Planned(0, Delta / 1.24), shown, z)
 
 
 def test_growth_is_judged_by_what_nodes_have_shown() -> None:

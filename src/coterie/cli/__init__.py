@@ -1,4 +1,4 @@
-"""The command line: `demo`, `run`, `compare`, `report`, `data`, `network`, `plan` and `list`."""
+"""The command line: one file for every command, or for several that belong together."""
 
 import json
 from collections.abc import Callable

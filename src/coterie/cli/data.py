@@ -32,9 +32,9 @@ def data_commands() -> None:
 @data_commands.command(name="list")
 def list_() -> None:
     """List the datasets that coterie knows, and where each is."""
+    from coterie.core.cache_folder import cache_folder
     from coterie.core.errors import DataError
     from coterie.data import DATASETS, find_source
-    from coterie.data.cache import cache_folder
     from coterie.data.sources import is_known
 
     rows = []

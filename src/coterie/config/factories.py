@@ -31,15 +31,17 @@ from coterie.simulate.participation import Participation
 from coterie.simulate.policies import Policy
 from coterie.simulate.policies.given import Given
 from coterie.simulate.policies.pilot import Pilot
-from coterie.simulate.policies.searched import Regroup, Searched
+from coterie.simulate.policies.regroup import Regroup
+from coterie.simulate.policies.searched import Searched
 from coterie.simulate.view import View
 from coterie.topology import Shape, Speed, fat_tree, make_topology
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from coterie.engine.local_rule import LocalRule
     from coterie.engine.ray.actors import Actors
-    from coterie.engine.update import LocalRule, Update
+    from coterie.engine.update import Update
 
 
 @dataclass(frozen=True, eq=False)
@@ -311,9 +313,10 @@ def make_actors(config: Config, cores: int, say: Callable[[str], None]) -> "tupl
 
 def make_update(config: Config, d: int) -> "Update":
     """Return what a config adds to SGD and a mean, of d trained numbers."""
+    from coterie.engine.local_rule import LocalRule
     from coterie.engine.scaffold import Scaffold
     from coterie.engine.server import Server
-    from coterie.engine.update import LocalRule, Update
+    from coterie.engine.update import Update
 
     o = config.optimizer
     correction = Scaffold() if o.scaffold else None

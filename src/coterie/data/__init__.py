@@ -1,4 +1,4 @@
-"""Who has what: the datasets that coterie knows, and your own."""
+"""Datasets: the ones that coterie knows, and your own."""
 
 import zipfile
 from collections.abc import Callable

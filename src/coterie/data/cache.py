@@ -20,9 +20,9 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import platformdirs
 from numpy.typing import NDArray
 
+from coterie.core.cache_folder import cache_folder
 from coterie.core.errors import DataError
 from coterie.core.files import write_atomically
 from coterie.core.types import Progress, Tick
@@ -33,12 +33,6 @@ FORM = "coterie decoded 1"  # changes when a reader decodes the same files to ot
 KEY = ".coterie-key"  # in a source that coterie made: the sha256 its arrays are under
 SCRATCH = ".new-"
 Reader = Callable[[list[Path], Room, Tick], Dataset]
-
-
-def cache_folder() -> Path:
-    """Return $COTERIE_DATA, or coterie's folder where the platform keeps caches."""
-    set_by_user = os.environ.get("COTERIE_DATA")
-    return Path(set_by_user) if set_by_user else platformdirs.user_cache_path("coterie")
 
 
 def open_kept(name: str, source: Path) -> Dataset | None:

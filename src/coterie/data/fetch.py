@@ -5,10 +5,11 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from coterie.core.cache_folder import cache_folder
 from coterie.core.errors import DataError
 from coterie.core.types import Progress, Say
 from coterie.data import Dataset, Known, how_to_get, load
-from coterie.data.cache import cache_folder, source_folder
+from coterie.data.cache import source_folder
 from coterie.data.download import download, npm_pack
 from coterie.data.sources import (
     NOT_CHECKED,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from coterie.core.cache_folder import cache_folder
 from coterie.core.errors import DataError, unknown
 from coterie.core.types import Progress
 from coterie.data import DATASETS, Dataset, Known, check_exists, load
@@ -17,7 +18,6 @@ from coterie.data.archive import is_archive, unpack
 from coterie.data.cache import (
     KEY,
     SCRATCH,
-    cache_folder,
     content_key,
     kept_key,
     load_cached,

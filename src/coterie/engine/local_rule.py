@@ -1,57 +1,76 @@
-"""How a node steps along its gradient: SGD with momentum, weight decay, FedProx, a correction."""
+"""What a node adds to plain SGD: momentum, weight decay, FedProx's pull, a correction.
 
-from collections.abc import Sequence
+Arrays that nodes keep from one turn to the next have a row per node, [n, d]; those that everybody
+knows have none. All are in the models' memory, so that they are checkpointed, resumed and sent to
+actors, whatever they mean.
+"""
 
-import torch
-from torch import Tensor
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
 
-from coterie.engine.contract import LocalSteps
-from coterie.engine.update import LocalRule
+from coterie.core.arrays import Floats
+from coterie.engine.contract import Models
 
-LEAST_RATES = 1e-30  # below this, the way divided by the rates is no gradient any more
+if TYPE_CHECKING:
+    from torch import Tensor
 
-
-class Descent:
-    """Steps of c nodes at once between two aggregations; tensors are [c, ...], one per parameter.
-
-    `offset` is what a correction adds to every gradient.
-    """
-
-    def __init__(
-        self, rule: LocalRule, ws: Sequence[Tensor], offset: Sequence[Tensor] | None = None
-    ) -> None:
-        """Take the parameters, which steps change in place."""
-        self._rule, self._ws, self._offset = rule, ws, offset
-        self._given = [w.clone() for w in ws] if rule.prox else None
-        self._speed = [torch.zeros_like(w) for w in ws] if rule.momentum else None
-
-    @torch.no_grad()
-    def step(self, grads: Sequence[Tensor], lr: float) -> None:
-        """Step the first nodes, as many as there are gradients of; these are left as they are.
-
-        Two parameters may have one gradient tensor between them, or one that is expanded.
-        """
-        for at, gradient in enumerate(grads):
-            c = len(gradient)
-            w, g = self._ws[at][:c], gradient
-            if self._rule.weight_decay:
-                g = g.add(w, alpha=self._rule.weight_decay)
-            if self._given is not None:
-                g = g.add(w - self._given[at][:c], alpha=self._rule.prox)
-            if self._offset is not None:
-                g = g.add(self._offset[at][:c])
-            if self._speed is not None:
-                g = self._speed[at][:c].mul_(self._rule.momentum).add_(g)
-            w.sub_(g, alpha=lr)
+Arrays = Mapping[str, "Tensor"]
+OWN, COMMON = "own.", "common."  # how their names begin in the models' memory
 
 
-def travelled(steps: LocalSteps, start: int, stop: int, n_examples: int) -> float:
-    """Sum of the learning rates of all mini-batches of a node from step start+1 to stop.
+class Correction(Protocol):
+    """Something added to every gradient of a node, which is renewed when the node is done."""
 
-    >>> travelled(LocalSteps(0.5, 1.0, 10, "epoch", 0), 0, 2, 25)
-    3.0
-    """
-    batches = 1
-    if steps.batch_size is not None and steps.unit == "epoch":
-        batches = -(-n_examples // steps.batch_size)
-    return batches * sum(steps.lr_at(t) for t in range(start + 1, stop + 1))
+    def begin(self, n: int, w: "Tensor") -> tuple[Arrays, Arrays]:
+        """Return what n nodes keep and what all know before the first step; w [d] is trained."""
+
+    def offset(self, own: Arrays, common: Arrays) -> "Tensor":
+        """Return what is added to the gradients of c nodes [c, d] in all steps of a turn."""
+
+    def renew(self, own: Arrays, offset: "Tensor", way: "Tensor", rates: float) -> Arrays:
+        """Return what a node keeps after it went a way [d], w_given - w, by such summed rates."""
+
+    def gather(self, own: Arrays, common: Arrays, p: Floats) -> Arrays:
+        """Return what all know after a global mean of nodes with shares p [n]."""
+
+    def extra_numbers(self, d: int) -> int:
+        """Count the numbers that travel with a model in a global mean."""
+
+
+@dataclass(frozen=True)
+class LocalRule:
+    """What is done with a gradient; nothing by default, which is the paper's SGD."""
+
+    momentum: float = 0.0  # of the steps between two aggregations; it starts afresh after one
+    weight_decay: float = 0.0
+    prox: float = 0.0  # FedProx's mu: pull towards the model that the node was given
+    correction: Correction | None = None
+
+    @property
+    def plain(self) -> bool:
+        """Whether this is SGD and nothing else."""
+        return self == LocalRule()
+
+
+PLAIN = LocalRule()
+
+
+def first_memory(rule: LocalRule, n: int, w: "Tensor") -> "dict[str, Tensor]":
+    """Return what a rule keeps before the first step, as the models' memory has it."""
+    if rule.correction is None:
+        return {}
+    own, common = rule.correction.begin(n, w)
+    named = {f"{OWN}{key}": array for key, array in own.items()}
+    return {**named, **{f"{COMMON}{key}": array for key, array in common.items()}}
+
+
+def remembered(models: Models, kind: str) -> "dict[str, Tensor]":
+    """Return the arrays of a kind in the models' memory by their own names."""
+    return {k.removeprefix(kind): v for k, v in models.memory.items() if k.startswith(kind)}
+
+
+def remembering(models: Models, kind: str, arrays: Arrays) -> Models:
+    """Return models with other arrays of a kind in their memory."""
+    named = {f"{kind}{key}": array for key, array in arrays.items()}
+    return replace(models, memory={**models.memory, **named})

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from coterie.core.arrays import Floats
-from coterie.engine.update import Arrays
+from coterie.engine.local_rule import Arrays
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,17 @@ from coterie.core.arrays import Ints
 from coterie.divergence.gram import divergence
 from coterie.divergence.sketch import Sketch
 from coterie.engine.contract import Gradients, LocalSteps, Measured, Models, Score
+from coterie.engine.descent import LEAST_RATES, travelled
 from coterie.engine.kernels.single import local_steps
-from coterie.engine.local_rule import LEAST_RATES, travelled
+from coterie.engine.local_rule import (
+    COMMON,
+    OWN,
+    PLAIN,
+    LocalRule,
+    first_memory,
+    remembered,
+    remembering,
+)
 from coterie.engine.module import (
     FlatModule,
     HeldOut,
@@ -21,15 +30,6 @@ from coterie.engine.module import (
     cosines,
     evaluate,
     last_layer,
-)
-from coterie.engine.update import (
-    COMMON,
-    OWN,
-    PLAIN,
-    LocalRule,
-    first_memory,
-    remembered,
-    remembering,
 )
 
 

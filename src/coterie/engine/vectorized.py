@@ -19,6 +19,7 @@ from coterie.core.arrays import Floats, Ints
 from coterie.core.errors import ModelError
 from coterie.divergence.sketch import Sketch
 from coterie.engine.contract import Gradients, LocalSteps, Measured, Models, Score
+from coterie.engine.descent import LEAST_RATES, travelled
 from coterie.engine.gradients import Gauge
 from coterie.engine.kernels import Kernel
 from coterie.engine.kernels.batching import stacks
@@ -26,12 +27,11 @@ from coterie.engine.kernels.calibrate import choose_kernel
 from coterie.engine.kernels.dense import Dense, find_chain
 from coterie.engine.kernels.single import Single
 from coterie.engine.kernels.stacked import Stacked, treats_examples_alone
-from coterie.engine.local_rule import LEAST_RATES, travelled
+from coterie.engine.local_rule import COMMON, OWN, PLAIN, LocalRule, remembered, remembering
 from coterie.engine.means import add_up, counts, divide
 from coterie.engine.module import HeldOut, Nodes, last_layer
 from coterie.engine.sequential import Sequential
 from coterie.engine.threads import Team
-from coterie.engine.update import COMMON, OWN, PLAIN, LocalRule, remembered, remembering
 
 JOB_BYTES = 16 << 20  # of models that a job returns before they are averaged
 GRADIENT_VALUES = 512 * 784  # input values in one forward pass of a group's gradient

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from coterie.core.arrays import Floats, Ints
+from coterie.core.cache_folder import cache_folder
 from coterie.core.errors import NetworkError, unknown
 from coterie.core.files import replacing
-from coterie.data.cache import cache_folder
 from coterie.network.tcp import PROFILES, Tcp
 from coterie.network.values import Flows
 from coterie.topology import Topology

@@ -16,7 +16,8 @@ from coterie.core.errors import ConfigError
 from coterie.core.types import Progress
 from coterie.data import Dataset
 from coterie.grouping import Grouping
-from coterie.network import REFERENCE_BYTES, Network, Timed, Transfer, make_clock
+from coterie.network import Network, Timed, Transfer, make_clock
+from coterie.network.aggregation import REFERENCE_BYTES
 from coterie.network.routes import route
 from coterie.network.tcp import PROFILES, Tcp
 from coterie.network.values import Flows

@@ -35,8 +35,9 @@ from coterie.simulate.clock import Clock
 from coterie.simulate.fleet import Averaging
 from coterie.simulate.forecast import Expected, Look, Tuned
 from coterie.simulate.progress import Round
+from coterie.simulate.row import Row
 from coterie.simulate.schedule import Schedule
-from coterie.simulate.state import Plan, Planned, Row, State
+from coterie.simulate.state import Plan, Planned, State
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -5,29 +5,32 @@ from dataclasses import replace
 
 from coterie.engine.contract import Models
 from coterie.grouping import Evidence
+from coterie.simulate.measuring import gradients_at, row_after
 from coterie.simulate.pace import lockstep
 from coterie.simulate.planning import evidence_for
 from coterie.simulate.policies.pilot import Choice, Pilot
 from coterie.simulate.policies.searched import UNPLANNED
 from coterie.simulate.problem import Problem
-from coterie.simulate.rows import gradients_at, row_after
 from coterie.simulate.schedule import Event
 from coterie.simulate.state import State, Turn
 
 
 def rounds(problem: Problem, state: State | None = None) -> Iterator[State]:
-    """Run Algorithm 1 from its start, or from a state; yield the state after each aggregation."""
+    """Run Algorithm 1 from its start, or from a state; yield the state after each aggregation.
+
+    Numbers are the paper's lines; docs/explanation/paper.md says where we depart from the print.
+    """
     s = state or problem.policy.begin(problem, problem.first_models)  # lines 1-2
     if state is None:
         yield s
-    while s.t < problem.steps:
-        turn = lockstep(problem, s.plan, s.t)
-        models = _averaged(problem, s.models, turn)  # lines 4-12
+    while s.t < problem.steps:  # line 3, up to the next mean at once
+        turn = lockstep(problem, s.plan, s.t)  # the conditions of lines 6 and 10
+        models = _averaged(problem, s.models, turn)  # local steps, 4-5, and a mean: 7-9 or 11-12
         clock = s.clock.after(turn.scope, turn.compute_s, turn.transfer)
         s = replace(s, t=turn.stop, models=models, clock=clock)
         if turn.scope is Event.GLOBAL:
             s = problem.policy.after(problem, s, turn)  # lines 13-15
-        if s.row.t < s.t:
+        if s.row.t < s.t:  # the policy has not measured this mean
             s = replace(s, row=row_after(problem, s, turn))
         yield s
 

@@ -9,27 +9,10 @@ from coterie.network import Transfer
 from coterie.simulate.clock import Clock
 from coterie.simulate.fleet import Averaging
 from coterie.simulate.forecast import Tuned
+from coterie.simulate.row import Row
 from coterie.simulate.schedule import Event, Schedule
 
 G = TypeVar("G")
-
-
-@dataclass(frozen=True)
-class Row:
-    """What one aggregation did; the measured ones are None where nothing was measured."""
-
-    t: int
-    epoch: float
-    seconds: float
-    event: str
-    train_loss: float | None
-    test_loss: float | None
-    test_accuracy: float | None
-    Delta: float | None
-    delta: float | None
-    group_sizes: list[int]
-    bytes_by_tier: dict[str, int]
-    counted: int = 0  # nodes whose models were averaged
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from coterie.core.arrays import Ints
 from coterie.engine.contract import LocalSteps
-from coterie.engine.update import LocalRule
+from coterie.engine.local_rule import LocalRule
 
 
 class Kernel(Protocol):

@@ -12,12 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from coterie.core.cache_folder import cache_folder
 from coterie.core.files import read_object, write_json
-from coterie.data.cache import cache_folder
 from coterie.engine.contract import LocalSteps
 from coterie.engine.kernels import Kernel
+from coterie.engine.local_rule import PLAIN
 from coterie.engine.module import Shards
-from coterie.engine.update import PLAIN
 
 FILE = "calibration.json"
 TRIALS = 3

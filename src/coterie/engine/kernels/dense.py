@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 from coterie.core.arrays import Ints
 from coterie.engine.contract import LocalSteps
+from coterie.engine.descent import Descent
 from coterie.engine.kernels.batching import Batch, batches_of
-from coterie.engine.local_rule import Descent
+from coterie.engine.local_rule import LocalRule
 from coterie.engine.module import Shards, chunk, inputs
-from coterie.engine.update import LocalRule
 
 ALONE_FROM = 48  # examples in a batch from which one product per node beats one for all nodes
 STACK_BYTES = 6 << 20  # of weights trained together: they and their batch should stay in cache

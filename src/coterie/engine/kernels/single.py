@@ -13,9 +13,9 @@ from torch.nn.functional import cross_entropy
 from coterie.core.arrays import Ints
 from coterie.core.errors import DivergenceError
 from coterie.engine.contract import LocalSteps
-from coterie.engine.local_rule import Descent
+from coterie.engine.descent import Descent
+from coterie.engine.local_rule import LocalRule
 from coterie.engine.module import FlatModule, Shards, model_errors, seed_dropout
-from coterie.engine.update import LocalRule
 
 
 class Single:

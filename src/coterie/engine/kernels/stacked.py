@@ -10,11 +10,11 @@ from torch.nn.functional import cross_entropy
 
 from coterie.core.arrays import Ints
 from coterie.engine.contract import LocalSteps
+from coterie.engine.descent import Descent
 from coterie.engine.kernels.batching import Batch, batches_of
 from coterie.engine.kernels.single import Single, split
-from coterie.engine.local_rule import Descent
+from coterie.engine.local_rule import LocalRule
 from coterie.engine.module import Shards, chunk, inputs, model_errors
-from coterie.engine.update import LocalRule
 
 STACK_BYTES = 8 << 20
 MOST_STACKED = 64

@@ -18,10 +18,10 @@ from coterie.core.errors import DivergenceError
 from coterie.divergence.sketch import Sketch
 from coterie.engine.contract import Gradients, LocalSteps, Measured, Models, Score
 from coterie.engine.gradients import between
+from coterie.engine.local_rule import COMMON, OWN, PLAIN, LocalRule, remembered, remembering
 from coterie.engine.means import divide
 from coterie.engine.module import GRAM_COLUMNS, HeldOut, Nodes, cosines, last_layer, summed_gram
 from coterie.engine.ray.worker import Order, Part, Shard, Sums, Work
-from coterie.engine.update import COMMON, OWN, PLAIN, LocalRule, remembered, remembering
 from coterie.engine.vectorized import Vectorized, mean_score
 
 

@@ -22,8 +22,8 @@ from coterie.core.errors import ConfigError
 from coterie.divergence.sketch import Sketch
 from coterie.engine.contract import LocalSteps, Models
 from coterie.engine.gradients import Centres
+from coterie.engine.local_rule import COMMON, OWN, LocalRule, remembering
 from coterie.engine.module import HeldOut, Nodes
-from coterie.engine.update import COMMON, OWN, LocalRule, remembering
 from coterie.engine.vectorized import Vectorized
 
 Numbers = NDArray[np.float32] | NDArray[np.float64]  # of models: train.precision

@@ -23,7 +23,7 @@ from coterie.core.types import Json, Progress
 from coterie.paper import Table
 from coterie.render.page.chosen import choices
 from coterie.render.page.costs import bars, pareto
-from coterie.render.page.curves import AXES, QUANTITIES, curve, hit
+from coterie.render.page.curve_data import AXES, QUANTITIES, curve, hit
 from coterie.render.page.network_data import groups_of, key_of, network_of
 from coterie.runs.record import RecordedRun
 from coterie.simulate.algorithms import ALGORITHMS

@@ -13,7 +13,7 @@ from statistics import mean
 from coterie.core.errors import RecordError
 from coterie.core.types import Json
 from coterie.render.page import page_data
-from coterie.render.page.curves import curve
+from coterie.render.page.curve_data import curve
 from coterie.render.page.network_data import key_of, network_of
 from coterie.render.watch.reader import Seen, Signs, see, signs, steps_of
 from coterie.runs.record import ROWS, RUNS, RecordedRun, below

@@ -6,9 +6,9 @@ from typing import Any
 from coterie.engine.contract import Models
 from coterie.simulate.clock import Clock
 from coterie.simulate.fleet import Averaging
+from coterie.simulate.measuring import first_row
 from coterie.simulate.planning import evidence_for, plan
 from coterie.simulate.problem import Problem
-from coterie.simulate.rows import first_row
 from coterie.simulate.state import Plan, State, Turn
 
 

@@ -24,12 +24,12 @@ from coterie.simulate.forecast import (
     Tuning,
     affordable,
 )
+from coterie.simulate.measuring import gradients_at, row_after
 from coterie.simulate.pace import costs
 from coterie.simulate.planning import evidence_for, evidence_upload, plan
 from coterie.simulate.policies.given import begun
 from coterie.simulate.problem import Problem
 from coterie.simulate.progress import Round
-from coterie.simulate.rows import gradients_at, row_after
 from coterie.simulate.schedule import Schedule
 from coterie.simulate.state import Plan, State, Turn
 

@@ -6,41 +6,19 @@ Also, where that is wanted, again when some time has passed or the groups have d
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from coterie.core.arrays import Ints
 from coterie.engine.contract import Models
 from coterie.grouping import Evidence
 from coterie.grouping.objective import Objective
 from coterie.simulate.fleet import Averaging
+from coterie.simulate.measuring import gradients_at, row_after
 from coterie.simulate.planning import evidence_for, evidence_upload, plan
 from coterie.simulate.policies.given import begun
+from coterie.simulate.policies.regroup import Regroup
 from coterie.simulate.problem import Problem
-from coterie.simulate.rows import gradients_at, row_after
 from coterie.simulate.schedule import Schedule
 from coterie.simulate.state import Plan, Planned, State, Turn
 
 UNPLANNED: Plan[Any] = Plan(Schedule(1, 1))  # everybody averages after every step
-
-
-@dataclass(frozen=True)
-class Regroup:
-    """When to plan again: every so many global means, or when Delta has grown by this part.
-
-    To know Delta, nodes upload at every global mean what the planner sees; that is charged.
-    """
-
-    every: int = 0
-    drift: float = 0.0
-
-    def looks(self, rounds: int) -> bool:
-        """Whether nodes show their data again, so many global means after the last plan."""
-        return self.drift > 0 or 0 < self.every <= rounds
-
-    def now(self, rounds: int, planned: Planned, shown: Evidence, z: Ints) -> bool:
-        """Whether to plan again, going by what nodes have shown and nothing else."""
-        if 0 < self.every <= rounds:
-            return True
-        Delta = Objective(shown).divergence(z)
-        return self.drift > 0 and Delta > (1 + self.drift) * planned.Delta
 
 
 @dataclass(frozen=True)
@@ -60,10 +38,10 @@ class Searched:
             return s
         shown = evidence_for(problem, gradients_at(problem, s.models, s.t), s.t if s.groups else 0)
         s = replace(s, clock=s.clock.after("grouping", 0.0, evidence_upload(problem)))
-        if self.plans(s.plan, s.t, shown):
+        if self.plans(s.plan, s.t, shown):  # line 13
             groups = plan(problem, shown, s.t if s.groups else 0)
             planned = Planned(s.t, Objective(shown).divergence(groups.grouping.z))
-            s = replace(s, plan=Plan(problem.schedule, groups, planned))
+            s = replace(s, plan=Plan(problem.schedule, groups, planned))  # lines 14 and 15
         return replace(s, row=row_after(problem, s, turn, due=True))
 
     def looks(self, now: Plan[Any], t: int, steps: int) -> bool:
@@ -74,7 +52,7 @@ class Searched:
         """Whether groups are planned at this mean, going by what nodes have shown."""
         if now.groups is None or not isinstance(now.memory, Planned):
             return True
-        return self.regroup.now(_rounds_since(now, t), now.memory, shown, now.groups.grouping.z)
+        return self.regroup.due(_rounds_since(now, t), now.memory, shown, now.groups.grouping.z)
 
 
 def _rounds_since(now: Plan[Any], t: int) -> int:

@@ -10,8 +10,9 @@ from coterie.engine.contract import Gradients, Measured, Models
 from coterie.simulate.clock import Clock
 from coterie.simulate.fleet import Averaging
 from coterie.simulate.problem import Problem
+from coterie.simulate.row import Row
 from coterie.simulate.schedule import Event
-from coterie.simulate.state import Plan, Row, State, Turn
+from coterie.simulate.state import Plan, State, Turn
 
 
 def first_row(problem: Problem, models: Models, plan: Plan[Averaging]) -> Row:
