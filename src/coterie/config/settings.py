@@ -133,27 +133,30 @@ class ComputeConfig:
     file: str = setting("", "file: a CSV with the columns node and gflops")
 
 
+USUAL = 5, 1, 5  # num_groups, tau1, tau2
+
+
 @dataclass(frozen=True)
 class AlgorithmConfig:
     """Who trains with whom, and when what is averaged."""
 
     name: str = setting("fedavg-ic", "algorithm", choices=ALGORITHMS)
     tau1: int | Literal["auto"] = setting(
-        1,
+        USUAL[1],
         "local steps per group mean; auto: chosen by a pilot",
         at_least=1,
         way_out="use tau1 = 1 for a group mean every step",
         also=("num_local_update", "kappa1", "local_epochs", "local_rounds"),
     )
     tau2: int | Literal["auto"] = setting(
-        5,
+        USUAL[2],
         "group means per global mean; auto: chosen by a pilot",
         at_least=1,
         way_out="use tau2 = 1 for plain FedAvg",
         also=("num_edge_aggregation", "kappa2", "group_comm_round"),
     )
     num_groups: int | Literal["auto"] = setting(
-        5, "groups (K); auto: chosen by a pilot", at_least=1, also=("group_num", "K")
+        USUAL[0], "groups (K); auto: chosen by a pilot", at_least=1, also=("group_num", "K")
     )
     grouping: str = setting(
         "coterie",
@@ -214,10 +217,11 @@ class AlgorithmConfig:
     def usual(self) -> tuple[int, int, int]:
         """num_groups, tau1 and tau2, the defaults where they are open."""
         K, tau1, tau2 = self.num_groups, self.tau1, self.tau2
+        open_K, open_tau1, open_tau2 = USUAL
         return (
-            5 if K == "auto" else K,
-            1 if tau1 == "auto" else tau1,
-            5 if tau2 == "auto" else tau2,
+            open_K if K == "auto" else K,
+            open_tau1 if tau1 == "auto" else tau1,
+            open_tau2 if tau2 == "auto" else tau2,
         )
 
 
