@@ -28,9 +28,9 @@ from coterie.config.settings import Config
 from coterie.core.errors import CoterieError
 from coterie.data import Dataset
 from coterie.grouping import Grouping
-from coterie.simulate.loop import piloted, rounds
-from coterie.simulate.problem import Problem
-from coterie.simulate.schedule import Schedule
+from coterie.simulation.loop import piloted, rounds
+from coterie.simulation.problem import Problem
+from coterie.simulation.schedule import Schedule
 
 LINKS = (10.0, 100.0)  # MByte/s
 SKEWS = ("Dtt", "Dtq", "Dth")

@@ -13,7 +13,7 @@ from coterie.config.factories import load_dataset
 from coterie.config.files import make_config
 from coterie.config.prepare import prepare
 from coterie.config.settings import Config
-from coterie.simulate.loop import rounds
+from coterie.simulation.loop import rounds
 
 SCALES = np.geomspace(0.5, 16.0, 500).tolist()
 SCHEDULES = [(1, 1, 1), (1, 2, 1), (1, 5, 1), (5, 1, 5), (10, 1, 10), (20, 5, 2)]

@@ -238,7 +238,7 @@ def profile(*, quick: bool) -> None:
 
 def many(nodes: int) -> None:
     """Run SR on many nodes of ten examples in this process and print what it took."""
-    from coterie.divergence.sketch import Sketch
+    from coterie.divergences.sketch import Sketch
 
     torch.set_num_threads(1)
     work = Work("many", "sr", nodes, 10, 10)

@@ -30,8 +30,8 @@ from coterie.flower.local import run_locally
 from coterie.grouping import Evidence, Grouping
 from coterie.preview.plan import plans
 from coterie.preview.planfile.writing import plan_of
-from coterie.simulate.loop import rounds
-from coterie.simulate.policies.given import Given
+from coterie.simulation.loop import rounds
+from coterie.simulation.policies.given import Given
 from fleets import LIGHT, Fleet, cut
 
 

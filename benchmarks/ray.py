@@ -22,7 +22,7 @@ from coterie.config.prepare import Prepared, prepare
 from coterie.engine.contract import Engine, Models
 from coterie.engine.ray import engine as engine_on_ray
 from coterie.engine.ray.worker import Numbers, Order, Shard, Sums
-from coterie.simulate.loop import rounds
+from coterie.simulation.loop import rounds
 
 STORE_MBYTES = 400
 ACTORS = 2

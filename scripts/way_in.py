@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-LOOPS = {("simulate/loop.py", "rounds"), ("run.py", "rounds")}  # now, and in older trees
+LOOPS = {("simulation/loop.py", "rounds"), ("run.py", "rounds")}  # now, and in older trees
 FUNCTION = inspect.CO_OPTIMIZED  # which a class body is not
 COMMAND = ["run", "quickstart", "--set", "train.steps=1"]
 

@@ -28,7 +28,7 @@ from coterie.engine.ray.cluster import Cluster
 from coterie.engine.ray.engine import Sharded
 from coterie.runs.sweep.jobs import Job, Stop
 from coterie.runs.sweep.on_ray import run_on_ray
-from coterie.simulate.loop import rounds
+from coterie.simulation.loop import rounds
 
 STORE_MBYTES = 100
 KILLED_AT = 4  # the question in whose middle something dies

@@ -9,7 +9,7 @@ import numpy as np
 from group_app import task
 
 from coterie import Config, make_config
-from coterie.divergence.sketch import Sketch
+from coterie.divergences.sketch import Sketch
 from coterie.engine.module import inputs
 from coterie.flower.messages import (
     EVIDENCE,

@@ -19,7 +19,7 @@ from coterie.config.files import make_config
 from coterie.config.prepare import prepare
 from coterie.config.settings import Config
 from coterie.runs import execute
-from coterie.simulate.state import State
+from coterie.simulation.state import State
 
 FEW = 4  # steps of a run that is killed at file operations
 MOST_ROWS, MORE_ROWS, MORE_S = 7, 4, 0.01  # until a kill

@@ -6,7 +6,7 @@
 import numpy as np
 
 from coterie.core.arrays import Floats, Ints
-from coterie.divergence.gram import LEAST_SHARE
+from coterie.divergences.gram import LEAST_SHARE
 from coterie.grouping import Evidence
 from coterie.grouping.medoids import Kind, Weights, least
 

@@ -13,12 +13,12 @@ from coterie.grouping import Evidence, Grouping, Planner, with_servers
 from coterie.models import make_model
 from coterie.models.size import n_bytes
 from coterie.network import Network
-from coterie.simulate.fleet import Fleet
-from coterie.simulate.loop import rounds
-from coterie.simulate.policies.given import Given
-from coterie.simulate.policies.searched import Searched
-from coterie.simulate.problem import Problem
-from coterie.simulate.schedule import Schedule
+from coterie.simulation.fleet import Fleet
+from coterie.simulation.loop import rounds
+from coterie.simulation.policies.given import Given
+from coterie.simulation.policies.searched import Searched
+from coterie.simulation.problem import Problem
+from coterie.simulation.schedule import Schedule
 from coterie.topology import fat_tree
 
 Ints = NDArray[np.int64]

@@ -17,7 +17,7 @@ from coterie.cli import main
 from coterie.config.files import make_config, to_toml
 from coterie.config.settings import Config
 from coterie.runs.execute import Interrupted, execute
-from coterie.simulate.state import State
+from coterie.simulation.state import State
 from held import HELD
 
 HERE = Path(__file__).parent

@@ -16,10 +16,10 @@ from coterie import _moved
 SOURCE = Path(coterie.__file__).parent
 LEVELS = [
     {"core"},
-    {"data", "partition", "models", "topology", "divergence"},
+    {"data", "partition", "models", "topology", "divergences"},
     {"network", "engine"},
     {"grouping"},
-    {"simulate"},
+    {"simulation"},
     {"config"},
     {"runs", "theory"},
     {"preview", "analysis"},
@@ -38,7 +38,7 @@ HOMES = {
     "flwr": ("flower/",),
     "matplotlib": ("render/",),
 }
-WITHOUT_TORCH = ("core", "data", "partition", "topology", "divergence", "network", "grouping")
+WITHOUT_TORCH = ("core", "data", "partition", "topology", "divergences", "network", "grouping")
 FILES = [path for path in sorted(SOURCE.rglob("*.py")) if path.parent != SOURCE]
 
 
@@ -102,6 +102,12 @@ def test_the_public_names_are_all_there() -> None:
     assert dir(coterie) == coterie.__all__
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = coterie.nothing
+
+
+def test_no_public_name_is_that_of_a_package() -> None:
+    """Importing the package would put it in the place of the function."""
+    packages = {path.name.removesuffix(".py") for path in SOURCE.iterdir()}
+    assert packages & set(coterie.__all__) == set()
 
 
 def test_old_import_paths_work_and_say_where_things_are_now() -> None:

@@ -110,6 +110,14 @@ def test_the_written_reference_is_as_it_would_be_written() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_the_python_of_the_readme_runs_and_is_the_example() -> None:
+    (block,) = (block for block in blocks(README) if block.language == "python")
+    code = "\n".join(block.lines)
+    assert code.strip() in (ROOT / "examples" / "quickstart.py").read_text()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "groups of [20, 20, 20, 20, 20]"
+
+
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with what pages take for granted: an experiment, runs, files, the examples."""

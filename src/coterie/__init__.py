@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from coterie.config.settings import Config
     from coterie.core.errors import CoterieError
     from coterie.data import Dataset
-    from coterie.divergence.gram import divergence
+    from coterie.divergences.gram import divergence
     from coterie.grouping import Evidence, Grouping, with_servers
     from coterie.runs.execute import execute, simulate
     from coterie.runs.record import RecordedRun, read_run
-    from coterie.simulate.row import Row
-from coterie.simulate.state import State
+    from coterie.simulation.row import Row
+    from coterie.simulation.state import State
 
 __all__ = [
     "Config",
@@ -48,10 +48,10 @@ _HOME = {
     "Evidence": "grouping",
     "Grouping": "grouping",
     "RecordedRun": "runs.record",
-    "Row": "simulate.state",
-    "State": "simulate.state",
+    "Row": "simulation.row",
+    "State": "simulation.state",
     "compare": "analysis.compare",
-    "divergence": "divergence.gram",
+    "divergence": "divergences.gram",
     "execute": "runs.execute",
     "load_experiment": "config.files",
     "make_config": "config.files",

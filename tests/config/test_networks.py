@@ -12,8 +12,8 @@ from coterie.config.settings import Config
 from coterie.core.errors import ConfigError, GroupingError, TopologyError
 from coterie.grouping import Grouping, check_grouping
 from coterie.runs.execute import simulate
-from coterie.simulate.clock import draw_speeds
-from coterie.simulate.state import State
+from coterie.simulation.clock import draw_speeds
+from coterie.simulation.state import State
 
 LINKS = "a,b,mbytes_per_s,latency_ms\n" + "".join(
     f"phone{i},bs{i // 5},{1 + i},20\n" for i in range(10)

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from coterie.core.errors import DivergenceError, TrainingError
-from coterie.divergence.sketch import Sketch
+from coterie.divergences.sketch import Sketch
 from coterie.engine.contract import LocalSteps, Models
 from coterie.engine.kernels import Kernel
 from coterie.engine.kernels.dense import find_chain

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.core.errors import ConfigError, DivergenceError
-from coterie.divergence.sketch import Sketch
+from coterie.divergences.sketch import Sketch
 from coterie.engine.local_rule import LocalRule
 from coterie.engine.ray.engine import deal
 from coterie.engine.scaffold import Scaffold

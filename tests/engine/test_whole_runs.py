@@ -7,8 +7,8 @@ import pytest
 
 from coterie.config.files import make_config
 from coterie.config.prepare import prepare
-from coterie.simulate.loop import rounds
-from coterie.simulate.state import State
+from coterie.simulation.loop import rounds
+from coterie.simulation.state import State
 
 OWN = """
 from torch import nn

@@ -28,8 +28,8 @@ from coterie.flower.spool import Filled, Order, Spool
 from coterie.grouping import Evidence, Grouping
 from coterie.preview.planfile import Plan, PlanError, PlannedNode
 from coterie.preview.planfile.writing import contents
-from coterie.simulate.loop import rounds as simulated
-from coterie.simulate.policies.given import Given
+from coterie.simulation.loop import rounds as simulated
+from coterie.simulation.policies.given import Given
 from crews import (
     TaskCrew,
     accuracy,

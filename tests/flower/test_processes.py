@@ -31,9 +31,9 @@ from coterie.network import Network
 from coterie.preview.plan import plans
 from coterie.preview.planfile import Plan
 from coterie.preview.planfile.writing import contents, plan_of
-from coterie.simulate.loop import rounds
-from coterie.simulate.policies.given import Given
-from coterie.simulate.problem import Problem
+from coterie.simulation.loop import rounds
+from coterie.simulation.policies.given import Given
+from coterie.simulation.problem import Problem
 from fleets import LIGHT, Fleet, cut
 from ports import free_blocks
 from resuming import PATIENCE_S, alive, children, wait_for

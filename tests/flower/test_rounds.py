@@ -23,10 +23,10 @@ from coterie.flower.state import State, load_state, save_state
 from coterie.grouping import Evidence, Grouping
 from coterie.preview.planfile import Plan as PlanFile
 from coterie.preview.planfile import PlanError, PlannedNode, Predicted
-from coterie.simulate.algorithms import Search
-from coterie.simulate.loop import rounds as simulated
-from coterie.simulate.schedule import Schedule
-from coterie.simulate.state import Plan
+from coterie.simulation.algorithms import Search
+from coterie.simulation.loop import rounds as simulated
+from coterie.simulation.schedule import Schedule
+from coterie.simulation.state import Plan
 from crews import (
     TaskCrew,
     accuracy,

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie.core.errors import GroupingError
-from coterie.divergence.gram import divergence
+from coterie.divergences.gram import divergence
 from coterie.grouping import Evidence, Grouping, check_grouping, with_servers
 from coterie.grouping.baselines import at_random, by_edge, single
 from coterie.grouping.medoids import Weights, _update, assignment_cost, node_grouping
-from coterie.simulate.algorithms import ALGORITHMS, Search
+from coterie.simulation.algorithms import ALGORITHMS, Search
 from coterie.topology import Speed, Topology, assemble, jellyfish
 from plain_assignment import assign_plainly
 from problems import random_evidence

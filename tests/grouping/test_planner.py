@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from coterie.core.arrays import Ints
 from coterie.core.errors import GroupingError
-from coterie.divergence.gram import divergence
+from coterie.divergences.gram import divergence
 from coterie.grouping import Delays, Evidence, Grouping, Limits, check_grouping
 from coterie.grouping.objective import Objective, price
 from coterie.grouping.planner import Effort, coterie, search

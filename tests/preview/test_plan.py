@@ -13,13 +13,13 @@ from coterie.cli.plan import seconds
 from coterie.config.files import expand, make_config
 from coterie.config.prepare import prepare
 from coterie.core.errors import CoterieError, GroupingError
-from coterie.divergence.gram import divergence
+from coterie.divergences.gram import divergence
 from coterie.preview.data import groups_of
 from coterie.preview.plan import PlanView, plans
 from coterie.render.page.html import png
 from coterie.render.page.plan import plan_figure
-from coterie.simulate.algorithms import METHODS
-from coterie.simulate.loop import first_evidence
+from coterie.simulation.algorithms import METHODS
+from coterie.simulation.loop import first_evidence
 
 SMALL: dict[str, Any] = {
     "data": {"sample": 0.2},

@@ -25,7 +25,7 @@ from coterie.render.figures.style import DASHES, MARKERS, looks, save, short, st
 from coterie.runs.execute import execute
 from coterie.runs.record import RecordedRun, find_runs
 from coterie.runs.sweep import plan_jobs
-from coterie.simulate.algorithms import ALGORITHMS
+from coterie.simulation.algorithms import ALGORITHMS
 from resuming import coterie
 
 SWEEP = {

@@ -28,9 +28,9 @@ from coterie.runs.checkpoint import (
     tidy,
 )
 from coterie.runs.record import RunWriter
-from coterie.simulate.loop import rounds
-from coterie.simulate.schedule import Schedule
-from coterie.simulate.state import Plan, State
+from coterie.simulation.loop import rounds
+from coterie.simulation.schedule import Schedule
+from coterie.simulation.state import Plan, State
 
 CONFIG = make_config(
     {
@@ -229,7 +229,7 @@ def test_a_checkpoint_of_other_data_is_refused(
     assert "the data, its partition or the model is not what the run was begun with" in said
 
 
-@pytest.mark.parametrize("kind", ["os:system", "coterie.simulate.loop:State", "problem"])
+@pytest.mark.parametrize("kind", ["os:system", "coterie.simulation.loop:State", "problem"])
 def test_a_checkpoint_makes_values_that_have_a_tag_and_nothing_else(
     tmp_path: Path, states: list[State], belongs: Origin, kind: str
 ) -> None:

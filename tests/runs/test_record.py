@@ -21,7 +21,7 @@ from coterie.config.settings import (
 from coterie.core.errors import ConfigError, RecordError, TrainingError
 from coterie.runs.execute import execute, simulate
 from coterie.runs.record import RecordedRun, find_runs, read_run
-from coterie.simulate.state import State
+from coterie.simulation.state import State
 
 GOLDEN = Path(__file__).parents[1] / "golden.json"
 

@@ -11,7 +11,7 @@ from coterie.config.files import make_config, to_toml
 from coterie.config.settings import Config, ModelConfig, OptimizerConfig, ParticipationConfig
 from coterie.runs.execute import Interrupted, execute
 from coterie.runs.record import find_runs, read_run
-from coterie.simulate.state import State
+from coterie.simulation.state import State
 from killed import FEW, config, steps
 from resuming import TINY, coterie, outcome, read_config, stopped_at, sweep, tiny
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from coterie.core.arrays import Floats, Ints
 from coterie.engine.module import Nodes
 from coterie.models import make_model
-from coterie.simulate.schedule import Schedule
+from coterie.simulation.schedule import Schedule
 from coterie.theory.bounds import (
     Constants,
     Steps,

@@ -7,7 +7,7 @@ from typing import Any
 
 from coterie.config.settings import AlgorithmConfig
 from coterie.runs.record import RecordedRun
-from coterie.simulate.algorithms import ALGORITHMS, Search
+from coterie.simulation.algorithms import ALGORITHMS, Search
 
 BASELINE = "fedavg"
 DEFAULT_GROUPING = Search().method

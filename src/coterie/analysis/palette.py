@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from itertools import chain, count
 
-from coterie.simulate.algorithms import ALGORITHMS
+from coterie.simulation.algorithms import ALGORITHMS
 
 # Okabe and Ito's colours, told apart with any colour vision; grey in place of yellow, which is lost
 # on white. The page has them as --s0 to --s7, lighter where it is dark.

@@ -174,7 +174,7 @@ def list_(what: str | None) -> None:
     from coterie import models, network, paper, partition, topology
     from coterie.config import files
     from coterie.data import DATASETS
-    from coterie.simulate import algorithms
+    from coterie.simulation import algorithms
 
     tables: dict[str, Callable[[], dict[str, str]]] = {
         "algorithms": lambda: {k: a.about for k, a in algorithms.ALGORITHMS.items()},

@@ -14,7 +14,7 @@ from coterie.preview.data import title_of
 from coterie.preview.schedule import Explained, explain
 from coterie.render.page.explain import explain_page
 from coterie.render.page.html import Table, page_files
-from coterie.simulate.forecast import Forecast
+from coterie.simulation.forecast import Forecast
 
 HEAD = "", "groups", "tau1", "tau2", "round\ns", "target at\ns", "from - to\ns", "steps", "GByte"
 

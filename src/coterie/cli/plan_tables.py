@@ -9,7 +9,7 @@ from coterie.core.arrays import Ints
 from coterie.preview.plan import PlanView
 from coterie.preview.pricing import Point, label
 from coterie.render.page.html import Table
-from coterie.simulate.algorithms import ALGORITHMS
+from coterie.simulation.algorithms import ALGORITHMS
 
 MOST_GROUPS = 20  # printed
 MOST_EDGES = 6  # named for a group

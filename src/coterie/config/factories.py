@@ -15,7 +15,7 @@ from coterie.core.errors import ConfigError
 from coterie.core.streams import Stream, generator
 from coterie.core.types import Progress
 from coterie.data import Dataset, Split
-from coterie.divergence.sketch import Privacy, Sketch
+from coterie.divergences.sketch import Privacy, Sketch
 from coterie.engine.contract import Engine, LocalSteps
 from coterie.grouping import Limits
 from coterie.grouping.evidence import whole_capacity
@@ -23,17 +23,17 @@ from coterie.grouping.planner import Effort
 from coterie.network import Network, make_clock
 from coterie.partition import Examples, Partition, Rule, Spread, make_partition
 from coterie.partition.measure import class_counts
-from coterie.simulate.algorithms import Algorithm, Needs, Search
-from coterie.simulate.clock import draw_speeds
-from coterie.simulate.fleet import Fleet
-from coterie.simulate.forecast import GROUPS, PILOT, TAU1, TAU2, Tuning
-from coterie.simulate.participation import Participation
-from coterie.simulate.policies import Policy
-from coterie.simulate.policies.given import Given
-from coterie.simulate.policies.pilot import Pilot
-from coterie.simulate.policies.regroup import Regroup
-from coterie.simulate.policies.searched import Searched
-from coterie.simulate.view import View
+from coterie.simulation.algorithms import Algorithm, Needs, Search
+from coterie.simulation.clock import draw_speeds
+from coterie.simulation.fleet import Fleet
+from coterie.simulation.forecast import GROUPS, PILOT, TAU1, TAU2, Tuning
+from coterie.simulation.participation import Participation
+from coterie.simulation.policies import Policy
+from coterie.simulation.policies.given import Given
+from coterie.simulation.policies.pilot import Pilot
+from coterie.simulation.policies.regroup import Regroup
+from coterie.simulation.policies.searched import Searched
+from coterie.simulation.view import View
 from coterie.topology import Shape, Speed, fat_tree, make_topology
 
 if TYPE_CHECKING:

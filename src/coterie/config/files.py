@@ -18,7 +18,7 @@ from coterie.config.settings import AlgorithmConfig, Config, PartitionConfig
 from coterie.core.errors import ConfigError
 from coterie.models import REFERENCE_FLOPS
 from coterie.partition import PARTITIONS
-from coterie.simulate.algorithms import ALGORITHMS
+from coterie.simulation.algorithms import ALGORITHMS
 
 Nested = dict[str, Any]
 Scale = Literal["full", "small"]

@@ -25,9 +25,9 @@ from coterie.engine.update import Update
 from coterie.grouping import Planner
 from coterie.grouping.limits import check_keeper, check_limits
 from coterie.models import REFERENCE_FLOPS, make_model
-from coterie.simulate.algorithms import Algorithm, Needs, Search, find_algorithm
-from coterie.simulate.fleet import Fleet
-from coterie.simulate.problem import Problem
+from coterie.simulation.algorithms import Algorithm, Needs, Search, find_algorithm
+from coterie.simulation.fleet import Fleet
+from coterie.simulation.problem import Problem
 
 if TYPE_CHECKING:
     from torch import nn

@@ -8,7 +8,7 @@ from coterie.data import DATASETS
 from coterie.models import MODELS
 from coterie.network import CLOCKS, PROFILES
 from coterie.partition import PARTITIONS, partition_name
-from coterie.simulate.algorithms import ALGORITHMS, GROUPINGS
+from coterie.simulation.algorithms import ALGORITHMS, GROUPINGS
 from coterie.topology import TOPOLOGIES
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import numpy as np
 
 from coterie.core.arrays import Floats, Ints
-from coterie.divergence.sketch import Sketch
+from coterie.divergences.sketch import Sketch
 
 if TYPE_CHECKING:
     from torch import Tensor

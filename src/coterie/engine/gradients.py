@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from coterie.core.arrays import Floats, Ints
-from coterie.divergence.sketch import Sketch
+from coterie.divergences.sketch import Sketch
 from coterie.engine.contract import Gradients, Measured
 from coterie.engine.kernels import Kernel
 from coterie.engine.module import Shards, centred_gram, cosines

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from coterie.core.arrays import Ints
-from coterie.divergence.gram import divergence
-from coterie.divergence.sketch import Sketch
+from coterie.divergences.gram import divergence
+from coterie.divergences.sketch import Sketch
 from coterie.engine.contract import Gradients, LocalSteps, Measured, Models, Score
 from coterie.engine.descent import LEAST_RATES, travelled
 from coterie.engine.kernels.single import local_steps

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from coterie.core.arrays import Floats, Ints
 from coterie.core.errors import ModelError
-from coterie.divergence.sketch import Sketch
+from coterie.divergences.sketch import Sketch
 from coterie.engine.contract import Gradients, LocalSteps, Measured, Models, Score
 from coterie.engine.descent import LEAST_RATES, travelled
 from coterie.engine.gradients import Gauge

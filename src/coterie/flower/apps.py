@@ -41,7 +41,7 @@ from coterie.flower.state import State, load_state, save_state
 from coterie.flower.strategy import GridCrew
 from coterie.preview.planfile import Plan as PlanFile
 from coterie.preview.planfile.reading import read_plan
-from coterie.simulate.state import Plan
+from coterie.simulation.state import Plan
 
 log = logging.getLogger("coterie.flower")
 RESULT = "result.json"

@@ -82,7 +82,7 @@ def answer_query(
     if evidence == "labels" and label_counts is not None:
         metrics[LABEL_COUNTS] = [int(count) for count in label_counts]
     if evidence == "sketch" and gradient is not None and ARRAYS in message.content:
-        from coterie.divergence.sketch import (  # a second to load, which nobody else needs
+        from coterie.divergences.sketch import (  # a second to load, which nobody else needs
             SIZE,
             Sketch,
         )

@@ -14,8 +14,8 @@ from coterie.flower.roster import Roster, roll_call
 from coterie.flower.rounds import Terms, group_round
 from coterie.flower.spool import Filled, Order, Spool
 from coterie.preview.planfile import Plan
-from coterie.simulate.policies.given import Given
-from coterie.simulate.schedule import Schedule
+from coterie.simulation.policies.given import Given
+from coterie.simulation.schedule import Schedule
 
 log = logging.getLogger("coterie.flower")
 

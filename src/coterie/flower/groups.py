@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from coterie.divergence.sketch import centred
+from coterie.divergences.sketch import centred
 from coterie.flower import FlowerError
 from coterie.flower.means import Dropped
 from coterie.flower.messages import LABEL_COUNTS, NUM_EXAMPLES, SKETCH, Answer
@@ -20,9 +20,9 @@ from coterie.grouping import NO_LIMITS, Limits
 from coterie.grouping.limits import check_limits
 from coterie.network import Network
 from coterie.preview.planfile import Plan, check_nodes
-from coterie.simulate.algorithms import Search
-from coterie.simulate.fleet import Fleet
-from coterie.simulate.planning import asked
+from coterie.simulation.algorithms import Search
+from coterie.simulation.fleet import Fleet
+from coterie.simulation.planning import asked
 
 log = logging.getLogger("coterie.flower")
 Shown = Literal["labels", "sketch"]

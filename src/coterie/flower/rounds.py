@@ -25,10 +25,10 @@ from coterie.flower.messages import (
 from coterie.flower.roster import Roster, roll_call
 from coterie.flower.state import State
 from coterie.preview.planfile import Plan as PlanFile
-from coterie.simulate.policies.given import Given
-from coterie.simulate.policies.searched import Searched
-from coterie.simulate.schedule import Event, Schedule
-from coterie.simulate.state import Plan
+from coterie.simulation.policies.given import Given
+from coterie.simulation.policies.searched import Searched
+from coterie.simulation.schedule import Event, Schedule
+from coterie.simulation.state import Plan
 
 log = logging.getLogger("coterie.flower")
 

@@ -12,9 +12,9 @@ from coterie.core.files import write_atomically
 from coterie.flower import FlowerError
 from coterie.flower.groups import Groups
 from coterie.flower.messages import Arrays
-from coterie.simulate.policies.searched import UNPLANNED
-from coterie.simulate.schedule import Schedule
-from coterie.simulate.state import Plan
+from coterie.simulation.policies.searched import UNPLANNED
+from coterie.simulation.schedule import Schedule
+from coterie.simulation.state import Plan
 
 FILE = "state.safetensors"
 VERSION = "2"

@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 
 from coterie.core.arrays import Floats, Ints
-from coterie.divergence.gram import LEAST_SHARE, divergence, group_divergences
+from coterie.divergences.gram import LEAST_SHARE, divergence, group_divergences
 from coterie.grouping import Evidence, Grouping, Planner, with_servers
 
 RANDOM_GROUPINGS = 100

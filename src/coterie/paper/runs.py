@@ -10,7 +10,7 @@ from coterie.analysis.compare import label, seconds_to
 from coterie.models import REFERENCE_FLOPS
 from coterie.runs.record import RecordedRun
 from coterie.runs.retime import retime
-from coterie.simulate.schedule import Event
+from coterie.simulation.schedule import Event
 
 OURS = "fedavg-ic"  # with our planner
 CHOSEN = "fedavg-ic (auto)"  # with our planner, which also chose how many groups and how often

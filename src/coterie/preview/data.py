@@ -13,9 +13,9 @@ from coterie.core.types import Progress
 from coterie.data import Dataset
 from coterie.grouping import Grouping
 from coterie.partition.measure import emd, pooled
-from coterie.simulate.algorithms import ALGORITHMS
-from coterie.simulate.loop import rounds
-from coterie.simulate.problem import Problem
+from coterie.simulation.algorithms import ALGORITHMS
+from coterie.simulation.loop import rounds
+from coterie.simulation.problem import Problem
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,7 +23,7 @@ from coterie.core.types import Progress
 from coterie.grouping import Evidence
 from coterie.grouping.limits import check_limits
 from coterie.preview.plan import PlanView, Question, answer, question
-from coterie.simulate.fleet import Fleet
+from coterie.simulation.fleet import Fleet
 from coterie.topology import Speed, Topology
 from coterie.topology.by_name import by_name, in_order
 from coterie.topology.file import ATTRIBUTES, read_topology

@@ -22,7 +22,7 @@ from coterie.network.routes import route
 from coterie.network.tcp import PROFILES, Tcp
 from coterie.network.values import Flows
 from coterie.preview.data import groups_of, title_of
-from coterie.simulate.algorithms import find_algorithm
+from coterie.simulation.algorithms import find_algorithm
 from coterie.topology import Topology
 
 

@@ -20,9 +20,9 @@ from coterie.grouping.planner import Effort
 from coterie.partition.measure import emd, pooled
 from coterie.preview.data import title_of
 from coterie.preview.pricing import Found, Point, label, with_front
-from coterie.simulate.algorithms import ALGORITHMS, METHODS, Search
-from coterie.simulate.fleet import Fleet
-from coterie.simulate.loop import first_evidence
+from coterie.simulation.algorithms import ALGORITHMS, METHODS, Search
+from coterie.simulation.fleet import Fleet
+from coterie.simulation.loop import first_evidence
 
 BOTH = "fedavg-ic"
 WEIGHED = {"fedavg-c": (0.0, 1.0), "fedavg-i": (1.0, 0.0)}  # the others weigh both costs

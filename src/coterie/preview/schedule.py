@@ -10,11 +10,11 @@ from coterie.config.files import expand, parse_override, to_toml
 from coterie.config.prepare import Prepared, prepare
 from coterie.config.settings import Config
 from coterie.core.types import Progress
-from coterie.simulate.algorithms import ALGORITHMS
-from coterie.simulate.forecast import Forecast, doubt
-from coterie.simulate.loop import piloted
-from coterie.simulate.policies.pilot import Choice, expected
-from coterie.simulate.state import State
+from coterie.simulation.algorithms import ALGORITHMS
+from coterie.simulation.forecast import Forecast, doubt
+from coterie.simulation.loop import piloted
+from coterie.simulation.policies.pilot import Choice, expected
+from coterie.simulation.state import State
 
 OPEN = ("num_groups", "tau1", "tau2")
 SEARCHES = "fedavg-ic"

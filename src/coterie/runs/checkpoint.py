@@ -31,13 +31,13 @@ from coterie.engine.contract import Models
 from coterie.grouping import Grouping
 from coterie.network import Transfer
 from coterie.runs.record import PROGRESS, ROWS, RunWriter, mended
-from coterie.simulate.clock import Clock
-from coterie.simulate.fleet import Averaging
-from coterie.simulate.forecast import Expected, Look, Tuned
-from coterie.simulate.progress import Round
-from coterie.simulate.row import Row
-from coterie.simulate.schedule import Schedule
-from coterie.simulate.state import Plan, Planned, State
+from coterie.simulation.clock import Clock
+from coterie.simulation.fleet import Averaging
+from coterie.simulation.forecast import Expected, Look, Tuned
+from coterie.simulation.progress import Round
+from coterie.simulation.row import Row
+from coterie.simulation.schedule import Schedule
+from coterie.simulation.state import Plan, Planned, State
 
 if TYPE_CHECKING:
     from torch import Tensor

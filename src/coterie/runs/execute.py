@@ -15,11 +15,11 @@ from coterie.core.errors import DivergenceError, RecordError
 from coterie.data import Dataset
 from coterie.runs.checkpoint import Keeper, last_good, origin, tidy
 from coterie.runs.record import RunWriter, ended
-from coterie.simulate.forecast import doubt, named_schedules
-from coterie.simulate.loop import rounds
-from coterie.simulate.policies.pilot import Pilot
-from coterie.simulate.problem import Problem
-from coterie.simulate.state import State
+from coterie.simulation.forecast import doubt, named_schedules
+from coterie.simulation.loop import rounds
+from coterie.simulation.policies.pilot import Pilot
+from coterie.simulation.problem import Problem
+from coterie.simulation.state import State
 
 
 class Interrupted(KeyboardInterrupt):

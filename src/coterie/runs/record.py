@@ -21,7 +21,7 @@ from coterie.core.files import json_bytes, lock, read_object, write_atomically, 
 from coterie.core.types import Json
 from coterie.runs.provenance import versions
 from coterie.runs.validate import UNREADABLE, read_json, read_rows, strange
-from coterie.simulate.row import Row
+from coterie.simulation.row import Row
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -21,16 +21,16 @@ from coterie.core.arrays import Ints
 from coterie.core.errors import ConfigError, CoterieError, RecordError
 from coterie.core.files import write_atomically, write_json, writing
 from coterie.core.types import Json
-from coterie.divergence.sketch import Sketch
+from coterie.divergences.sketch import Sketch
 from coterie.engine.contract import Gradients, Measured, Models, Score
 from coterie.engine.update import Update
 from coterie.grouping import Grouping
 from coterie.models import REFERENCE_FLOPS
 from coterie.runs.execute import timings
 from coterie.runs.record import ROWS, RecordedRun
-from coterie.simulate.loop import rounds
-from coterie.simulate.problem import Problem
-from coterie.simulate.state import State
+from coterie.simulation.loop import rounds
+from coterie.simulation.problem import Problem
+from coterie.simulation.state import State
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from coterie.core.convert import convert
 from coterie.core.types import Json
-from coterie.simulate.algorithms import ALGORITHMS
+from coterie.simulation.algorithms import ALGORITHMS
 
 ENDS = ("complete", "failed", "diverged", "interrupted")
 MOST = 1e100  # so that sums and products of some are still numbers

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from coterie.core.arrays import Floats
-from coterie.simulate.schedule import Schedule
+from coterie.simulation.schedule import Schedule
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from coterie.core.errors import ConfigError
 from coterie.core.types import Progress
 from coterie.engine.module import Nodes
 from coterie.models import make_model
-from coterie.simulate.algorithms import find_algorithm
-from coterie.simulate.loop import rounds
+from coterie.simulation.algorithms import find_algorithm
+from coterie.simulation.loop import rounds
 from coterie.theory.bounds import Constants, distances, loss_gap, printed_distances, printed_gap
 from coterie.theory.estimate import curvature, omega
 from coterie.theory.oracle import ModuleOracle, softmax_smoothness

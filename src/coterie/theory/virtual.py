@@ -6,7 +6,7 @@ import numpy as np
 
 from coterie.core.arrays import Floats, Ints
 from coterie.core.types import Tick
-from coterie.simulate.schedule import Schedule
+from coterie.simulation.schedule import Schedule
 from coterie.theory.bounds import Steps
 from coterie.theory.oracle import Oracle
 

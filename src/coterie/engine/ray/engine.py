@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from coterie.core.arrays import Floats, Ints
 from coterie.core.errors import DivergenceError
-from coterie.divergence.sketch import Sketch
+from coterie.divergences.sketch import Sketch
 from coterie.engine.contract import Gradients, LocalSteps, Measured, Models, Score
 from coterie.engine.gradients import between
 from coterie.engine.local_rule import COMMON, OWN, PLAIN, LocalRule, remembered, remembering

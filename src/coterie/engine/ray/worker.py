@@ -19,7 +19,7 @@ from torch import Tensor
 
 from coterie.core.arrays import Floats, Ints
 from coterie.core.errors import ConfigError
-from coterie.divergence.sketch import Sketch
+from coterie.divergences.sketch import Sketch
 from coterie.engine.contract import LocalSteps, Models
 from coterie.engine.gradients import Centres
 from coterie.engine.local_rule import COMMON, OWN, LocalRule, remembering

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from coterie.runs.record import RecordedRun
-from coterie.simulate.forecast import named_schedules, named_target
+from coterie.simulation.forecast import named_schedules, named_target
 
 MOST_RUNS = 6  # told one by one
 

@@ -9,7 +9,7 @@ from coterie.analysis.compare import first_reaching
 from coterie.analysis.curves import STATISTICS, Column, thin
 from coterie.core.types import Json
 from coterie.runs.record import RecordedRun
-from coterie.simulate.algorithms import find_algorithm
+from coterie.simulation.algorithms import find_algorithm
 from coterie.theory.bounds import Constants, simple_distance
 
 Values = list[float] | None  # of every seed, if all have one

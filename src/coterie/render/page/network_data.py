@@ -14,7 +14,7 @@ from coterie.core.types import Json
 from coterie.partition.measure import pooled, relative_shares
 from coterie.render.page.network import layout
 from coterie.runs.record import RecordedRun
-from coterie.simulate.algorithms import ALGORITHMS
+from coterie.simulation.algorithms import ALGORITHMS
 from coterie.topology import Topology
 
 MOST_NODES = 500  # drawn one by one

@@ -26,7 +26,7 @@ from coterie.render.page.costs import bars, pareto
 from coterie.render.page.curve_data import AXES, QUANTITIES, curve, hit
 from coterie.render.page.network_data import groups_of, key_of, network_of
 from coterie.runs.record import RecordedRun
-from coterie.simulate.algorithms import ALGORITHMS
+from coterie.simulation.algorithms import ALGORITHMS
 
 MakeCurve = Callable[[Sequence[RecordedRun], int], Json]
 MakeNetwork = Callable[[RecordedRun], Json]

@@ -18,7 +18,7 @@ from coterie.render.page.network_data import key_of, network_of
 from coterie.render.watch.reader import Seen, Signs, see, signs, steps_of
 from coterie.runs.record import ROWS, RUNS, RecordedRun, below
 from coterie.runs.validate import UNREADABLE, read_json
-from coterie.simulate.algorithms import ALGORITHMS
+from coterie.simulation.algorithms import ALGORITHMS
 
 FORMAT = 1
 LEAST_S = 1.0  # between two looks at the folder

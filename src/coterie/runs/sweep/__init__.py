@@ -32,7 +32,7 @@ from coterie.runs.sweep.resume import (
     sweep_folder,
 )
 from coterie.runs.sweep.workers import run_in_workers
-from coterie.simulate.state import State
+from coterie.simulation.state import State
 
 Loaded = tuple[DataConfig, Dataset]  # a dataset, and the settings that name it
 __all__ = [

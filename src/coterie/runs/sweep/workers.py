@@ -18,7 +18,7 @@ from coterie.core.errors import CoterieError
 from coterie.runs.execute import execute
 from coterie.runs.record import ROWS, resume_command
 from coterie.runs.sweep.jobs import Job, OnRow, Stop, Tail, tail_of
-from coterie.simulate.state import State
+from coterie.simulation.state import State
 
 POLL_S = 0.2
 ENDING_S = 5.0  # for a process to end whose pipe has

@@ -4,10 +4,10 @@ import numpy as np
 
 from coterie.core.arrays import Ints
 from coterie.network import Transfer
-from coterie.simulate.fleet import Averaging
-from coterie.simulate.problem import Problem
-from coterie.simulate.schedule import Event
-from coterie.simulate.state import Plan, Turn
+from coterie.simulation.fleet import Averaging
+from coterie.simulation.problem import Problem
+from coterie.simulation.schedule import Event
+from coterie.simulation.state import Plan, Turn
 
 
 def lockstep(problem: Problem, plan: Plan[Averaging], start: int) -> Turn:

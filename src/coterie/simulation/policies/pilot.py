@@ -10,8 +10,8 @@ from coterie.core.errors import GroupingError
 from coterie.engine.contract import Models
 from coterie.grouping import Evidence, Planner
 from coterie.grouping.objective import Objective
-from coterie.simulate.fleet import Averaging
-from coterie.simulate.forecast import (
+from coterie.simulation.fleet import Averaging
+from coterie.simulation.forecast import (
     AGAIN,
     BETTER,
     PILOT,
@@ -24,14 +24,14 @@ from coterie.simulate.forecast import (
     Tuning,
     affordable,
 )
-from coterie.simulate.measuring import gradients_at, row_after
-from coterie.simulate.pace import costs
-from coterie.simulate.planning import evidence_for, evidence_upload, plan
-from coterie.simulate.policies.given import begun
-from coterie.simulate.problem import Problem
-from coterie.simulate.progress import Round
-from coterie.simulate.schedule import Schedule
-from coterie.simulate.state import Plan, State, Turn
+from coterie.simulation.measuring import gradients_at, row_after
+from coterie.simulation.pace import costs
+from coterie.simulation.planning import evidence_for, evidence_upload, plan
+from coterie.simulation.policies.given import begun
+from coterie.simulation.problem import Problem
+from coterie.simulation.progress import Round
+from coterie.simulation.schedule import Schedule
+from coterie.simulation.state import Plan, State, Turn
 
 PILOT_STEPS = sum(PILOT)
 DRAWS = 5  # of who takes part, to price means by

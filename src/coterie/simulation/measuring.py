@@ -7,12 +7,12 @@ import numpy as np
 from coterie.core.arrays import Floats
 from coterie.core.errors import DivergenceError
 from coterie.engine.contract import Gradients, Measured, Models
-from coterie.simulate.clock import Clock
-from coterie.simulate.fleet import Averaging
-from coterie.simulate.problem import Problem
-from coterie.simulate.row import Row
-from coterie.simulate.schedule import Event
-from coterie.simulate.state import Plan, State, Turn
+from coterie.simulation.clock import Clock
+from coterie.simulation.fleet import Averaging
+from coterie.simulation.problem import Problem
+from coterie.simulation.row import Row
+from coterie.simulation.schedule import Event
+from coterie.simulation.state import Plan, State, Turn
 
 
 def first_row(problem: Problem, models: Models, plan: Plan[Averaging]) -> Row:

@@ -9,14 +9,14 @@ from typing import Any
 from coterie.engine.contract import Models
 from coterie.grouping import Evidence
 from coterie.grouping.objective import Objective
-from coterie.simulate.fleet import Averaging
-from coterie.simulate.measuring import gradients_at, row_after
-from coterie.simulate.planning import evidence_for, evidence_upload, plan
-from coterie.simulate.policies.given import begun
-from coterie.simulate.policies.regroup import Regroup
-from coterie.simulate.problem import Problem
-from coterie.simulate.schedule import Schedule
-from coterie.simulate.state import Plan, Planned, State, Turn
+from coterie.simulation.fleet import Averaging
+from coterie.simulation.measuring import gradients_at, row_after
+from coterie.simulation.planning import evidence_for, evidence_upload, plan
+from coterie.simulation.policies.given import begun
+from coterie.simulation.policies.regroup import Regroup
+from coterie.simulation.problem import Problem
+from coterie.simulation.schedule import Schedule
+from coterie.simulation.state import Plan, Planned, State, Turn
 
 UNPLANNED: Plan[Any] = Plan(Schedule(1, 1))  # everybody averages after every step
 

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from coterie.engine.contract import Models
-from coterie.simulate.clock import Clock
-from coterie.simulate.fleet import Averaging
-from coterie.simulate.measuring import first_row
-from coterie.simulate.planning import evidence_for, plan
-from coterie.simulate.problem import Problem
-from coterie.simulate.state import Plan, State, Turn
+from coterie.simulation.clock import Clock
+from coterie.simulation.fleet import Averaging
+from coterie.simulation.measuring import first_row
+from coterie.simulation.planning import evidence_for, plan
+from coterie.simulation.problem import Problem
+from coterie.simulation.state import Plan, State, Turn
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from coterie.config.files import make_config
 from coterie.config.prepare import prepare
 from coterie.network import Network
 from coterie.runs.execute import simulate
-from coterie.simulate.loop import first_evidence, rounds
-from coterie.simulate.participation import Participation
-from coterie.simulate.problem import Problem
+from coterie.simulation.loop import first_evidence, rounds
+from coterie.simulation.participation import Participation
+from coterie.simulation.problem import Problem
 from coterie.topology import fat_tree
 from problems import fixed, make_problem, some_nodes
 

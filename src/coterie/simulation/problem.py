@@ -9,13 +9,13 @@ from coterie.core.errors import ConfigError
 from coterie.engine.contract import Engine, Models
 from coterie.engine.update import Update
 from coterie.grouping import Planner
-from coterie.simulate.fleet import Averaging, Fleet
-from coterie.simulate.participation import Participation
-from coterie.simulate.schedule import Schedule
-from coterie.simulate.view import View
+from coterie.simulation.fleet import Averaging, Fleet
+from coterie.simulation.participation import Participation
+from coterie.simulation.schedule import Schedule
+from coterie.simulation.view import View
 
 if TYPE_CHECKING:
-    from coterie.simulate.policies import Policy
+    from coterie.simulation.policies import Policy
 
 
 @dataclass(frozen=True, eq=False)

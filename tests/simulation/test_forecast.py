@@ -23,12 +23,12 @@ from coterie.render.page.pagedata import page_data
 from coterie.runs.execute import execute
 from coterie.runs.record import read_run
 from coterie.runs.retime import retime
-from coterie.simulate.forecast import Look, Option, Outlook, Tuned, Tuning, loss_at
-from coterie.simulate.loop import first_evidence, piloted, rounds
-from coterie.simulate.policies.pilot import PILOT_STEPS, Pilot, again, choose, seen
-from coterie.simulate.progress import Curve, History, Round, worth
-from coterie.simulate.schedule import Schedule
-from coterie.simulate.state import Plan, State
+from coterie.simulation.forecast import Look, Option, Outlook, Tuned, Tuning, loss_at
+from coterie.simulation.loop import first_evidence, piloted, rounds
+from coterie.simulation.policies.pilot import PILOT_STEPS, Pilot, again, choose, seen
+from coterie.simulation.progress import Curve, History, Round, worth
+from coterie.simulation.schedule import Schedule
+from coterie.simulation.state import Plan, State
 from recorded import recorded
 from resuming import TINY, outcome, stopped_at
 

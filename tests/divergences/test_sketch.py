@@ -13,8 +13,8 @@ from scipy.special import erfinv, log_ndtr, ndtr
 from scipy.stats import norm
 
 from coterie.core.errors import ConfigError, GroupingError
-from coterie.divergence.gram import divergence
-from coterie.divergence.sketch import COLUMNS, SIZE, Privacy, Sketch, centred
+from coterie.divergences.gram import divergence
+from coterie.divergences.sketch import COLUMNS, SIZE, Privacy, Sketch, centred
 
 Floats = NDArray[np.float64]
 SPREADS = 5  # standard errors; chance fails one such check in two million

@@ -4,10 +4,10 @@ from dataclasses import dataclass, replace
 
 from coterie.core.arrays import Ints
 from coterie.core.streams import Stream, generator
-from coterie.divergence.sketch import Privacy, Sketch, centred
+from coterie.divergences.sketch import Privacy, Sketch, centred
 from coterie.engine.contract import Gradients
 from coterie.grouping import NO_LIMITS, Evidence, Limits
-from coterie.simulate.algorithms import Needs
+from coterie.simulation.algorithms import Needs
 
 
 @dataclass(frozen=True, eq=False)

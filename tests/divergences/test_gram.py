@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.divergence.gram import divergence, group_divergences
+from coterie.divergences.gram import divergence, group_divergences
 
 
 @given(st.integers(2, 12), st.integers(1, 4), st.integers(0, 999))

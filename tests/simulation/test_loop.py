@@ -13,9 +13,9 @@ from coterie.grouping.baselines import by_edge, single
 from coterie.models import make_model
 from coterie.network.flows import flow_seconds
 from coterie.network.values import Flows
-from coterie.simulate.loop import rounds
-from coterie.simulate.problem import Problem
-from coterie.simulate.view import View
+from coterie.simulation.loop import rounds
+from coterie.simulation.problem import Problem
+from coterie.simulation.view import View
 from coterie.topology import Topology
 from problems import (
     CLASSES,

@@ -8,8 +8,8 @@ from coterie.engine.contract import Gradients
 from coterie.grouping import Evidence, Grouping, Planner, check_grouping
 from coterie.grouping.limits import broken
 from coterie.network import Transfer
-from coterie.simulate.fleet import Averaging
-from coterie.simulate.problem import Problem
+from coterie.simulation.fleet import Averaging
+from coterie.simulation.problem import Problem
 
 
 def plan(

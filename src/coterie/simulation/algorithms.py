@@ -14,7 +14,7 @@ from coterie.grouping.labels import astraea, cov, fedseq, label_ilp, similar
 from coterie.grouping.medoids import node_grouping
 from coterie.grouping.planner import ORDINARY, Effort, coterie
 from coterie.grouping.shapefl import shapefl
-from coterie.simulate.schedule import Schedule
+from coterie.simulation.schedule import Schedule
 
 Needs = Literal["nothing", "labels", "gradients"]
 

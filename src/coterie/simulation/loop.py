@@ -5,14 +5,14 @@ from dataclasses import replace
 
 from coterie.engine.contract import Models
 from coterie.grouping import Evidence
-from coterie.simulate.measuring import gradients_at, row_after
-from coterie.simulate.pace import lockstep
-from coterie.simulate.planning import evidence_for
-from coterie.simulate.policies.pilot import Choice, Pilot
-from coterie.simulate.policies.searched import UNPLANNED
-from coterie.simulate.problem import Problem
-from coterie.simulate.schedule import Event
-from coterie.simulate.state import State, Turn
+from coterie.simulation.measuring import gradients_at, row_after
+from coterie.simulation.pace import lockstep
+from coterie.simulation.planning import evidence_for
+from coterie.simulation.policies.pilot import Choice, Pilot
+from coterie.simulation.policies.searched import UNPLANNED
+from coterie.simulation.problem import Problem
+from coterie.simulation.schedule import Event
+from coterie.simulation.state import State, Turn
 
 
 def rounds(problem: Problem, state: State | None = None) -> Iterator[State]:

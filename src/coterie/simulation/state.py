@@ -6,11 +6,11 @@ from typing import Generic, TypeVar
 from coterie.core.arrays import Ints
 from coterie.engine.contract import Models
 from coterie.network import Transfer
-from coterie.simulate.clock import Clock
-from coterie.simulate.fleet import Averaging
-from coterie.simulate.forecast import Tuned
-from coterie.simulate.row import Row
-from coterie.simulate.schedule import Event, Schedule
+from coterie.simulation.clock import Clock
+from coterie.simulation.fleet import Averaging
+from coterie.simulation.forecast import Tuned
+from coterie.simulation.row import Row
+from coterie.simulation.schedule import Event, Schedule
 
 G = TypeVar("G")
 

@@ -10,16 +10,16 @@ import pytest
 from coterie.config.files import make_config
 from coterie.config.prepare import prepare
 from coterie.core.errors import ConfigError, CoterieError, GroupingError
-from coterie.divergence.gram import divergence
-from coterie.divergence.sketch import Privacy, Sketch
+from coterie.divergences.gram import divergence
+from coterie.divergences.sketch import Privacy, Sketch
 from coterie.grouping import Evidence, Grouping, Limits
-from coterie.simulate.algorithms import METHODS
-from coterie.simulate.loop import first_evidence, rounds
-from coterie.simulate.policies.regroup import Regroup
-from coterie.simulate.policies.searched import Searched
-from coterie.simulate.problem import Problem
-from coterie.simulate.state import Planned
-from coterie.simulate.view import View
+from coterie.simulation.algorithms import METHODS
+from coterie.simulation.loop import first_evidence, rounds
+from coterie.simulation.policies.regroup import Regroup
+from coterie.simulation.policies.searched import Searched
+from coterie.simulation.problem import Problem
+from coterie.simulation.state import Planned
+from coterie.simulation.view import View
 from problems import fixed, make_problem, some_nodes
 
 NODES = some_nodes(12)

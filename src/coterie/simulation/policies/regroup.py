@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from coterie.core.arrays import Ints
 from coterie.grouping import Evidence
 from coterie.grouping.objective import Objective
-from coterie.simulate.state import Planned
+from coterie.simulation.state import Planned
 
 
 @dataclass(frozen=True)

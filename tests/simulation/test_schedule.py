@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.simulate.schedule import Event, Schedule
+from coterie.simulation.schedule import Event, Schedule
 
 
 @given(st.integers(1, 7), st.integers(1, 7), st.integers(1, 200))

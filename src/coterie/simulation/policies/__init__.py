@@ -3,8 +3,8 @@
 from typing import Protocol
 
 from coterie.engine.contract import Models
-from coterie.simulate.problem import Problem
-from coterie.simulate.state import State, Turn
+from coterie.simulation.problem import Problem
+from coterie.simulation.state import State, Turn
 
 
 class Policy(Protocol):

@@ -9,7 +9,7 @@ import numpy as np
 
 from coterie.core.arrays import Floats
 from coterie.core.errors import GroupingError
-from coterie.simulate.progress import Fit, History, Round, farther, worth
+from coterie.simulation.progress import Fit, History, Round, farther, worth
 
 PILOT = (1, 5, 1)  # steps before each of the first global means: alone, astray, and alone again
 GROUPS = (1, 2, 5, 10, 20)  # K to try, where it is open
