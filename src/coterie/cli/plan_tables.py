@@ -32,7 +32,7 @@ def _methods(view: PlanView) -> Table:
     after = "" if view.algorithm.evidence == "labels" else " after one step"
     foot = [
         f"Delta: by {view.seen}{after}; cost: weighted {label(*view.weights)} "
-        "(alpha_iid:alpha_comm); front: nothing else beats it in both Delta and d_group"
+        "(alpha_iid:alpha_comm); front: whatever is faster has a higher Delta"
     ]
     if not view.timed:
         foot.append("times are of transfers; how long a local step takes is not known: 0 s")
