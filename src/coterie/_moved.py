@@ -57,6 +57,7 @@ MOVED = {
     "engine.batching": "engine.kernels.batching",
     "engine.calibrate": "engine.kernels.calibrate",
     "engine.crew": "engine.ray.actors",
+    "report.curves": "render.page.curve_data",
     "engine.dense": "engine.kernels.dense",
     "engine.gauge": "engine.gradients",
     "engine.kernel": "engine.kernels",
@@ -115,7 +116,10 @@ def new_name(old: str) -> str:
 def warned(old: str, new: str) -> None:
     """Say where something is now."""
     said = f"{old} is now {new}; the old name goes with the next release"
-    warnings.warn(said, FutureWarning, stacklevel=2)
+    level, frame = 1, sys._getframe()
+    while frame and frame.f_code.co_filename.startswith((__file__, "<frozen importlib")):
+        level, frame = level + 1, frame.f_back  # type: ignore[assignment]
+    warnings.warn(said, FutureWarning, stacklevel=level)
 
 
 def forward(package: str, names: Mapping[str, str], name: str) -> object:

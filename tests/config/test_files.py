@@ -239,3 +239,9 @@ def test_cores_left_over_by_runs_side_by_side_train_inside_each() -> None:
         engine = make_engine(config, model, divided, steps, LocalRule(), given)
         assert isinstance(engine, Vectorized)
         assert engine.workers == used
+
+
+@pytest.mark.parametrize("content", [None, [], "x", {1: 2}])
+def test_a_config_is_a_mapping_by_name(content: object) -> None:
+    with pytest.raises(ConfigError, match="a config must be a mapping of settings by name, got"):
+        make_config(content)  # type: ignore[arg-type]

@@ -335,3 +335,10 @@ def test_more_groups_than_colours_and_more_links_than_can_be_seen_are_drawn(
 def test_only_centralized_has_no_network_to_show() -> None:
     with pytest.raises(ConfigError, match="no network; set another algorithm"):
         views_of({"algorithm": {"name": "centralized"}})
+
+
+@pytest.mark.parametrize("key", ["num_groups", "tau1", "tau2"])
+def test_what_a_pilot_chooses_is_chosen_before_it_is_shown(key: str) -> None:
+    content = {**SMALL, "train": {"steps": 15}, "algorithm": {"num_groups": 2, key: "auto"}}
+    (view,) = views_of(content)
+    assert view.members[0].everyone.up[0].seconds > 0

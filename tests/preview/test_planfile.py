@@ -193,3 +193,12 @@ def test_nodes_that_are_missing_or_unknown_are_named() -> None:
         check_nodes(EXAMPLE, ["a", "b", "c", "z"], "here")
     with pytest.raises(PlanError, match="node 'a' of the plan is missing, and 1 more"):
         check_nodes(EXAMPLE, ["c"], "here")
+
+
+@pytest.mark.parametrize("name", ["plan.json", "plan.csv", "plan.CSV"])
+def test_a_plan_that_a_spreadsheet_saved_is_read(tmp_path: Path, name: str) -> None:
+    plain, saved = tmp_path / name.lower(), tmp_path / "saved" / name
+    saved.parent.mkdir()
+    plain.write_bytes(contents(EXAMPLE, plain.suffix))
+    saved.write_bytes(b"\xef\xbb\xbf" + plain.read_bytes())
+    assert read_plan(saved) == read_plan(plain)

@@ -20,7 +20,7 @@ from coterie.config.settings import (
 )
 from coterie.core.errors import ConfigError, RecordError, TrainingError
 from coterie.runs.execute import execute, simulate
-from coterie.runs.record import RecordedRun, find_runs, read_run
+from coterie.runs.record import RecordedRun, RunWriter, find_runs, read_run
 from coterie.simulation.state import State
 
 GOLDEN = Path(__file__).parents[1] / "golden.json"
@@ -212,10 +212,10 @@ def test_a_run_that_fails_at_once_leaves_no_folder(
 
 def test_a_clock_that_would_never_end_is_refused(tmp_path: Path) -> None:
     for part in (
-        {"network": NetworkConfig(link_mbytes_per_s=1e-320)},
+        {"network": NetworkConfig(link_mbytes_per_s=1e-100)},
         {"compute": ComputeConfig(gflops=1e-320)},
     ):
-        with pytest.raises(ConfigError, match="simulated times are not finite"):
+        with pytest.raises(ConfigError, match="simulated times are beyond 1e\\+90 s"):
             execute(replace(small(), **part), tmp_path / "run")
         assert not (tmp_path / "run").exists()
 
@@ -311,3 +311,12 @@ def test_an_unreached_target_is_a_dash(runs: list[RecordedRun]) -> None:
     (block,) = compare(runs, target=1.0)
     assert block.lines[0].target_s is None
     assert cells(block.lines[0])[3:5] == ["-", "-"]
+
+
+def test_of_two_that_begin_in_one_folder_the_second_leaves_it_as_it_is(tmp_path: Path) -> None:
+    with RunWriter(tmp_path) as first, RunWriter(tmp_path) as second:
+        first.begin("seed = 1\n", {})
+        with pytest.raises(RecordError, match="already holds a run; choose another --out"):
+            second.begin("seed = 2\n", {})
+    assert (tmp_path / "config.toml").read_text() == "seed = 1\n"
+    assert {path.name for path in tmp_path.iterdir()} == {"config.toml", "meta.json", "rows.jsonl"}

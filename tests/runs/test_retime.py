@@ -99,8 +99,13 @@ def test_a_clock_that_the_record_cannot_give_is_refused(tmp_path: Path) -> None:
 def test_a_record_that_lacks_something_is_refused_in_one_line(tmp_path: Path) -> None:
     run = ran(tmp_path / "run", algorithm={"name": "fedavg"})
     without = {k: v for k, v in run.summary.items() if k != "model_bytes"}
-    with pytest.raises(RecordError, match=r"its record lacks what timing needs .*model_bytes"):
+    with pytest.raises(RecordError, match="its record has no 'model_bytes', which timing needs"):
         retime(replace(run, summary=without), [])
+    events = [{k: v for k, v in row.items() if k != "event"} for row in run.rows]
+    with pytest.raises(RecordError, match="its record has no 'event', which timing needs"):
+        retime(replace(run, rows=events), [])
+    with pytest.raises(RecordError, match="its record cannot be timed"):
+        retime(replace(run, summary={**run.summary, "model_bytes": 10**400}), [])
     with pytest.raises(RecordError, match="has 2 rows where 3 belong"):
         retime(replace(run, rows=run.rows[:-1]), [])
 

@@ -152,6 +152,8 @@ def make_config(content: Mapping[str, Any]) -> Config:
     >>> make_config({"algorithm": {"tau2": 3}}).algorithm.tau2
     3
     """
+    if not (isinstance(content, Mapping) and all(isinstance(key, str) for key in content)):
+        raise ConfigError(f"a config must be a mapping of settings by name, got {content!r:.60}")
     config: Config = build(Config, content)
     return _resolve(config)
 

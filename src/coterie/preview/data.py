@@ -153,9 +153,8 @@ def _one_each(members: list[Config]) -> list[Config]:
 
 def groups_of(problem: Problem) -> Grouping:
     """Run an algorithm until it has its groups."""
-    state = next(state for state in rounds(problem) if state.groups or state.t)
-    assert state.groups is not None, "the first step ends with a global mean, which plans"
-    return state.groups.grouping
+    groups = next(state.groups for state in rounds(problem) if state.groups)
+    return groups.grouping
 
 
 def title_of(config: Config) -> str:

@@ -4,7 +4,6 @@ Nothing is loaded or trained. Nodes are known and numbered by their names, so th
 either file decides nothing.
 """
 
-import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from coterie.core.types import Progress
 from coterie.grouping import Evidence
 from coterie.grouping.limits import check_limits
 from coterie.preview.plan import PlanView, Question, answer, question
+from coterie.simulation.clock import LONGEST_S
 from coterie.simulation.fleet import Fleet
 from coterie.topology import Speed, Topology
 from coterie.topology.by_name import by_name, in_order
@@ -258,7 +258,7 @@ def _shown(q: Question, told: Histograms, edges: Edges, model_bytes: int) -> tup
     view = make_view(config, parts.needs, fleet, model_bytes // 4)
     check_limits(view.limits, network.topology, K)
     global_s = fleet.averaging(fleet.together, model_bytes).transfer.seconds
-    if not math.isfinite(global_s):
+    if not global_s < LONGEST_S:
         raise ConfigError("a transfer takes forever; use faster links or a smaller --model-bytes")
     bare = fleet.evidence(K, tau2, model_bytes, global_s)
     return fleet, view.of(bare, fleet.class_counts, None, config.seed, 0)

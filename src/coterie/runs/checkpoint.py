@@ -30,7 +30,7 @@ from coterie.core.types import Say
 from coterie.engine.contract import Models
 from coterie.grouping import Grouping
 from coterie.network import Transfer
-from coterie.runs.record import PROGRESS, ROWS, RunWriter, mended
+from coterie.runs.record import BEGINS, PROGRESS, ROWS, RunWriter, mended
 from coterie.simulation.clock import Clock
 from coterie.simulation.fleet import Averaging
 from coterie.simulation.forecast import Expected, Look, Tuned
@@ -155,7 +155,8 @@ def tidy(folder: Path, keep: int | None = None) -> None:
     if keep is None:
         (folder / PROGRESS).unlink(missing_ok=True)
     for path in folder.glob(".*"):
-        if re.fullmatch(r"\.(checkpoint-\d+|\w+\.(toml|json|safetensors))\.\w{8}", path.name):
+        half = re.fullmatch(r"\.(checkpoint-\d+|\w+\.(toml|json|safetensors))\.\w{8}", path.name)
+        if half or path.name == BEGINS:
             path.unlink(missing_ok=True)
 
 

@@ -61,7 +61,8 @@ def execute(
     with RunWriter(folder, resume=resume, wait_s=wait_s) as writer:
         if writer.resumes and (end := ended(folder)):
             say(end)
-            tidy(folder)
+            with suppress(OSError):  # a disk that may only be read: there is nothing to do
+                tidy(folder)
             return
         prepared = prepare(config, dataset, threads, say)
         run = _begin(config, prepared, writer, checkpoint_every_s, say)

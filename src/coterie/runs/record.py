@@ -9,8 +9,8 @@ import os
 import shlex
 import time
 import tomllib
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 ROWS = "rows.jsonl"
+BEGINS = ".begins"  # there for a moment, while one process takes a folder
 PROGRESS = "progress.json"  # the summary so far, while a run is under way
 RUNS = "runs.json"  # of a sweep: all its runs, also those not begun
 COMPLETE = "complete already"
@@ -51,10 +52,7 @@ class RunWriter:
         self.resumes = path.exists()
         if self.resumes:
             if not resume:
-                raise RecordError(
-                    f"{folder} already holds a run; choose another --out, or go on with: "
-                    f"{resume_command(folder)}"
-                )
+                raise self._taken()
             with writing(path, mended(folder)):
                 self._rows = path.open("r+b", buffering=0)
             lock(self._rows, folder, wait_s)
@@ -77,12 +75,33 @@ class RunWriter:
         """Write what is known at the start, and no rows."""
         with writing(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
-            write_atomically(self.folder / "config.toml", config_toml.encode())
-            write_json(self.folder / "meta.json", {**meta, **versions()})
-            if self._rows is None:
-                self._rows = (self.folder / ROWS).open("xb", buffering=0)
-                lock(self._rows, self.folder)
+            with self._alone():
+                write_atomically(self.folder / "config.toml", config_toml.encode())
+                write_json(self.folder / "meta.json", {**meta, **versions()})
+                if self._rows is None:
+                    self._rows = (self.folder / ROWS).open("xb", buffering=0)
+                    lock(self._rows, self.folder)
         self.go_on(0, 0, 0.0)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Let one process begin: of two at once, the second finds the first's rows and leaves."""
+        if self._rows is not None:  # which are locked
+            yield
+            return
+        path = self.folder / BEGINS
+        with path.open("ab") as begins:
+            lock(begins, self.folder)
+            try:
+                if (self.folder / ROWS).exists():
+                    raise self._taken()
+                yield
+            finally:
+                path.unlink(missing_ok=True)
+
+    def _taken(self) -> RecordError:
+        way = f"go on with: {resume_command(self.folder)}"
+        return RecordError(f"{self.folder} already holds a run; choose another --out, or {way}")
 
     def go_on(self, n_rows: int, offset: int, wall_s: float) -> None:
         """Keep the first `offset` bytes of the rows, and what the folder says about its end not."""

@@ -49,17 +49,18 @@ def retime(run: RecordedRun, overrides: Sequence[str]) -> RecordedRun:
         problem = problem_of(run, config)
         states = list(rounds(problem))
         flops = _flops(run, config)
+        if len(states) != len(run.rows):
+            raise RecordError(f"it has {len(run.rows)} rows where {len(states)} belong")
+        rows = [_row(old, state) for old, state in zip(run.rows, states, strict=True)]
     except ConfigError:
         raise
     except CoterieError as error:
         raise RecordError(f"{run.folder}: cannot be timed so ({error})") from error
-    except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise RecordError(
-            f"{run.folder}: its record lacks what timing needs ({error!r})"
-        ) from error
-    if len(states) != len(run.rows):
-        raise RecordError(f"{run.folder}: has {len(run.rows)} rows where {len(states)} belong")
-    rows = [_row(run, old, state) for old, state in zip(run.rows, states, strict=True)]
+    except KeyError as error:
+        lacks = f"its record has no {error.args[0]!r}, which timing needs"
+        raise RecordError(f"{run.folder}: {lacks}") from error
+    except (IndexError, TypeError, ValueError, OverflowError) as error:
+        raise RecordError(f"{run.folder}: its record cannot be timed ({error})") from error
     summary = {**run.summary, **timings(problem, states[-1]), "flops_per_example": flops}
     meta = {**run.meta, "retimed": list(overrides)}
     return replace(
@@ -135,11 +136,11 @@ def _flops(run: RecordedRun, config: Config) -> int:
     raise RecordError("its operations were charged as in the paper's simulator, and not counted")
 
 
-def _row(run: RecordedRun, old: Json, state: State) -> Json:
+def _row(old: Json, state: State) -> Json:
     """What was measured then, at the time it is now."""
     new = state.row
     if (old["t"], old["event"], old["counted"]) != (new.t, new.event, new.counted):
-        raise RecordError(f"{run.folder}: other nodes would take part in step {new.t}")
+        raise RecordError(f"other nodes would take part in step {new.t}")
     return {**old, "seconds": new.seconds, "bytes_by_tier": new.bytes_by_tier}
 
 

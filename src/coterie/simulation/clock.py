@@ -9,6 +9,8 @@ from coterie.core.arrays import Floats
 from coterie.core.errors import ConfigError
 from coterie.network import Transfer
 
+LONGEST_S = 1e90  # of a run, so that sums of times are still numbers
+
 
 @dataclass(frozen=True)
 class Clock:

@@ -1,6 +1,5 @@
 """Everything a run is made of."""
 
-import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -9,6 +8,7 @@ from coterie.core.errors import ConfigError
 from coterie.engine.contract import Engine, Models
 from coterie.engine.update import Update
 from coterie.grouping import Planner
+from coterie.simulation.clock import LONGEST_S
 from coterie.simulation.fleet import Averaging, Fleet
 from coterie.simulation.participation import Participation
 from coterie.simulation.schedule import Schedule
@@ -45,9 +45,10 @@ class Problem:
         A run whose clock would never end is refused here, before its first step.
         """
         whole = self.fleet.averaging(self.fleet.together, self.model_bytes + self.extra_bytes)
-        if not math.isfinite(self.steps * (self.fleet.step_s + whole.transfer.seconds)):
+        if not self.steps * (self.fleet.step_s + whole.transfer.seconds) < LONGEST_S:
             raise ConfigError(
-                "simulated times are not finite; raise network.link_mbytes_per_s or compute.gflops"
+                f"simulated times are beyond {LONGEST_S:g} s; raise network.link_mbytes_per_s or "
+                "compute.gflops"
             )
         return whole
 

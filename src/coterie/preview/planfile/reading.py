@@ -28,8 +28,8 @@ from coterie.preview.planfile import (
 def read_plan(path: Path) -> Plan:
     """Read a plan from a .json or .csv file; whatever is not one is refused in one line."""
     try:
-        text = path.read_text(encoding="utf-8")
-        raw = _from_rows(text, path) if path.suffix == ".csv" else _from_json(text, path)
+        text = path.read_text(encoding="utf-8-sig")
+        raw = _from_rows(text, path) if path.suffix.lower() == ".csv" else _from_json(text, path)
         file = convert(raw, PlanFile, str(path))
     except OSError as error:
         raise PlanError(f"{path}: cannot be read ({error.strerror})") from error

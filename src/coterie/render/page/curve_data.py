@@ -89,14 +89,15 @@ def bound(run: RecordedRun) -> Callable[[Json], float | None]:
     if told.get("model.name") != "sr" or told.get("train.batch_size") != "full" or any(more):
         return lambda row: None
     taus = told["algorithm.tau1"], told["algorithm.tau2"]
-    if "auto" in taus:
+    lr, decay = told["train.lr"], told["train.lr_decay"]
+    if not all(isinstance(value, int | float) for value in (*taus, lr, decay)):  # auto, or damaged
         return lambda row: None
     schedule = find_algorithm(told["algorithm.name"]).schedule(*taus)
 
     def of(row: Json) -> float | None:
         if row.get("Delta") is None or row.get("delta") is None:
             return None
-        eta = told["train.lr"] * told["train.lr_decay"] ** row["t"]
+        eta = lr * decay ** row["t"]
         return simple_distance(Constants(eta, 0.0, row["delta"], row["Delta"]), schedule)
 
     return of
