@@ -25,7 +25,8 @@ def _methods(view: PlanView) -> Table:
     c = view.algorithm
     title = (
         f"{view.title}\n{view.num_groups} groups, tau2 {c.tau2}, "
-        f"d_global {number(view.global_s, 1e3)} ms, weights {label(*view.weights)}"
+        f"d_global {number(view.global_s, 1e3)} ms by {view.global_server}, "
+        f"weights {label(*view.weights)}"
     )
     rows = [(*_figures(view, p), number(p.ms), _mark(view, p)) for p in view.methods]
     head = ("method", *HEAD, "planning\nms", "")

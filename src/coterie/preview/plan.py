@@ -107,6 +107,12 @@ class PlanView:
         return names[vertex] if names else str(vertex)
 
     @property
+    def global_server(self) -> str:
+        """Name where models of all nodes meet: the node with the fewest hops to all others."""
+        name = self.node_name(int(self.fleet.together.servers[0]))
+        return f"node {name}" if name.isdigit() else name
+
+    @property
     def groups(self) -> list[Group]:
         """The chosen groups."""
         z, servers = self.chosen.grouping.z, self.chosen.grouping.servers
