@@ -105,7 +105,7 @@ def _edges(view: PlanView, counts: Ints) -> str:
 
     >>> from types import SimpleNamespace
     >>> import numpy as np
-    >>> view = SimpleNamespace(prepared=SimpleNamespace(edge_names=()))
+    >>> view = SimpleNamespace(fleet=SimpleNamespace(edge_names=()))
     >>> _edges(view, np.array([2, 2, 2])), _edges(view, np.array([0, 3, 1, 3]))
     ('2 of each', '3 of 1, 3; 1 of 2')
     """

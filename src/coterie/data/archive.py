@@ -158,6 +158,8 @@ def _tar(archive: Path, mode: TarMode) -> Iterator[list[Member]]:
     with tarfile.open(archive, mode, tarinfo=_TarHeader) as tar:
         while (info := tar.next()) is not None:
             vars(tar)["members"].clear()  # or tarfile keeps all headers in memory
+            if not getattr(info, "checked", False):
+                raise ValueError("this Python reads tar archives in a way that is not known")
             plain = info.isreg() and not info.issparse()
             kind = "folder" if info.isdir() else "file" if plain else KIND_RULE
             yield [(info.name, info.size, kind, _pieces(tar.extractfile, info))]
@@ -166,14 +168,33 @@ def _tar(archive: Path, mode: TarMode) -> Iterator[list[Member]]:
 
 
 class _TarHeader(tarfile.TarInfo):
+    """A header that is checked as soon as it is read, by whichever way this Python reads it."""
+
+    checked = False
+
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> "_TarHeader":
+        return cls._read(buf, super().frombuf, encoding, errors)
+
+    @classmethod
+    def _frombuf(
+        cls, buf: bytes | bytearray, encoding: str, errors: str, **more: Any
+    ) -> "_TarHeader":
+        """Do the same where tarfile has been mended to call this instead."""
+        parent: Any = super()
+        return cls._read(buf, parent._frombuf, encoding, errors, **more)
+
+    @classmethod
+    def _read(
+        cls, buf: bytes | bytearray, read: Callable[..., Any], *args: Any, **more: Any
+    ) -> "_TarHeader":
         try:
-            info = super().frombuf(buf, encoding, errors)
+            info: _TarHeader = read(buf, *args, **more)
         except tarfile.HeaderError as error:
             if buf == bytes(tarfile.BLOCKSIZE):
                 raise  # the end, for which tarfile would also take what is damaged or missing
             raise ValueError(f"cut off, damaged or no archive: {error}") from error
         if info.size < 0 or (info.type in b"gxXLK" and info.size > CHUNK):
             raise ValueError(f"a header of {info.size} bytes")  # of any size, tarfile would read it
+        info.checked = True
         return info
