@@ -81,6 +81,15 @@ def test_a_sweep_runs_in_worker_processes_with_the_same_rows(
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_log_has_a_line_for_every_run_that_is_done(
+    swept: dict[str, tuple[Result, Path]], jobs: str
+) -> None:
+    lines = [line for line in swept[jobs][0].stderr.splitlines() if "runs done" in line]
+    assert [line.partition(":")[0] for line in lines] == ["1 of 3 runs done", "2 of 3 runs done"]
+    assert {line.partition(": ")[2] for line in lines} == {"lr0.1", "lr0.2"}
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
 def test_one_failed_run_does_not_stop_the_others(
     swept: dict[str, tuple[Result, Path]], jobs: str
 ) -> None:

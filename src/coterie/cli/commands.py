@@ -134,12 +134,12 @@ def _bar(label: str) -> Iterator[Callable[[str, int, int], None]]:
 def progress(
     steps: dict[str, int],
 ) -> Iterator[tuple[Callable[[str, dict[str, Any]], None], Callable[[str], None]]]:
-    """Show live bars with accuracy, simulated time and ETA; nothing where there is no terminal.
+    """Show live bars with accuracy, simulated time and ETA; without a terminal, runs that are done.
 
     Yields what to call with the label of a run and each row of it, and with a line to say.
     """
     if not sys.stderr.isatty():
-        yield (lambda label, row: None), (lambda line: click.echo(line, err=True))
+        yield _logged(steps), (lambda line: click.echo(line, err=True))
         return
     total = sum(steps.values())
     with _bars("{task.completed:.0f}/{task.total:.0f}", "{task.fields[note]}") as bars:
@@ -165,6 +165,18 @@ def progress(
             bars.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
         yield on_row, say
+
+
+def _logged(steps: dict[str, int]) -> Callable[[str, dict[str, Any]], None]:
+    """Return what writes a line for every run of several that has come to its end."""
+    done: list[str] = []
+
+    def on_row(label: str, row: dict[str, Any]) -> None:
+        if len(steps) > 1 and row["t"] == steps[label]:
+            done.append(label)
+            click.echo(f"{len(done)} of {len(steps)} runs done: {label}", err=True)
+
+    return on_row
 
 
 def print_table(
