@@ -59,6 +59,8 @@ def prepare(
 ) -> Prepared:
     """Build everything a run needs; what cannot work fails here, before anything is written.
 
+    Only a clock that would never end is refused later, at the first state, which is not written.
+
     `threads` is what `train.threads = "auto"` stands for, and `say` is told of faults on the way
     that the run survives.
     """

@@ -63,7 +63,7 @@ class Outcome:
 
 
 def rounds(crew: Crew, terms: Terms, state: State) -> Iterator[State]:
-    """Run Algorithm 1 from a state, as `simulate.loop` does; yield the state after every mean."""
+    """Run Algorithm 1 from a state, as `simulation.loop` does; yield the state after every mean."""
     roster, by = Roster(), terms.planning
     shown = by.evidence if isinstance(by, Planning) else "none"
     while state.t < terms.steps:

@@ -69,7 +69,7 @@ def plans_by_labels(
     budget_s: float | None = None,
     progress: Progress = lambda what, done, of: None,
 ) -> PlanView:
-    """Group nodes as `planview.plans` does, by their label counts, a network and a model's size.
+    """Group nodes as `plan.plans` does, by their label counts, a network and a model's size.
 
     Times are those of transfers: it is not known how long a local step takes, so it counts 0 s.
     """
