@@ -39,11 +39,13 @@ def setting(
     also: tuple[str, ...] = (),
     way_out: str = "",
     canon: Callable[[str], str] | None = None,
+    compare: bool = True,
 ) -> Any:
     """Describe a setting: its bounds or choices, its help, and what other projects call it.
 
     `paths` allows an import path besides the choices; `way_out` ends the error of a broken bound;
-    `canon` turns other names of a choice into it, or says better why it is none.
+    `canon` turns other names of a choice into it, or says better why it is none. Runs that differ
+    in a setting without `compare` alone are the same.
     """
     meta = {
         "about": about,
@@ -54,7 +56,7 @@ def setting(
         "way_out": way_out,
         "canon": canon,
     }
-    return field(default=default, metadata=meta)
+    return field(default=default, metadata=meta, compare=compare)
 
 
 def leaves(kind: type, prefix: str = "") -> Iterator[tuple[str, Field[Any]]]:
@@ -94,6 +96,12 @@ def _build(root: type, kind: type, content: Mapping[str, Any], prefix: str) -> A
         else:
             raise ConfigError(f"{key!r} is a section, written [{key}], got {value!r}")
     return kind(**values)
+
+
+def unknown_setting(root: type, dotted: str) -> str:
+    """Say that there is no setting of that name, and which may have been meant."""
+    section, dot, key = dotted.rpartition(".")
+    return _unknown_key(root, f"{section}{dot}", key)
 
 
 def _unknown_key(root: type, prefix: str, key: str) -> str:

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from coterie.config.files import WHERE
+from coterie.config.files import decides
 from coterie.core.errors import RecordError
 from coterie.core.files import json_bytes, lock, read_object, write_atomically, write_json, writing
 from coterie.core.types import Json
@@ -183,9 +183,25 @@ class RecordedRun:
     @property
     def settings(self) -> Json:
         """The config as one level of dotted keys, without the seed and where it ran."""
-        said = {name: part for name, part in self.config.items() if name != WHERE}
-        sections = {name: part for name, part in said.items() if isinstance(part, dict)}
-        return {f"{name}.{k}": v for name, part in sections.items() for k, v in part.items()}
+        return settings_of(self.config)
+
+
+def settings_of(config: Json) -> Json:
+    """Write a config as one level of dotted keys, without the seed, where it ran and its label.
+
+    >>> settings_of({"seed": 0, "algorithm": {"name": "mine", "options": {"mu": 0.1}}})
+    {'algorithm.name': 'mine', 'algorithm.options.mu': 0.1}
+    """
+    sections = {k: part for k, part in config.items() if isinstance(part, dict) and decides(k)}
+    return dict(_leaves(sections, ""))
+
+
+def _leaves(table: Json, prefix: str) -> Iterator[tuple[str, object]]:
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
 
 
 def read_run(folder: Path) -> RecordedRun:
