@@ -14,8 +14,9 @@ from typing import Any
 import matplotlib as mpl
 import pytest
 
-from coterie.analysis.compare import compare, lines_of, targets_of
+from coterie.analysis.compare import compare, targets_of
 from coterie.analysis.curves import curve
+from coterie.analysis.lines import lines_of
 from coterie.analysis.palette import COLOURS, look_numbers
 from coterie.config.files import expand
 from coterie.render.figures import FORMATS, draw_figures

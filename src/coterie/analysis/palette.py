@@ -11,7 +11,7 @@ COLOURS = ("#000000", "#E69F00", "#56B4E9", "#009E73", "#D55E00", "#8A8A8A", "#C
 
 
 def look_numbers(names: Iterable[str]) -> dict[str, int]:
-    """Number the looks of lines: an algorithm has its place in the list of all.
+    """Number the looks of lines: an algorithm has its place in the list of all, in whatever case.
 
     One with several groupings keeps it for the line without one, or else the first by name; the
     others have numbers that no algorithm has, then those of absent ones, then ones from 8 on, whose
@@ -24,7 +24,7 @@ def look_numbers(names: Iterable[str]) -> dict[str, int]:
     order = sorted(set(names))  # a name comes before the same with a grouping
     found: dict[str, int] = {}
     for name in order:
-        at = known.get(name.split(" ", maxsplit=1)[0])
+        at = known.get(name.split(" ", maxsplit=1)[0].lower())
         if at is not None and at not in found.values():
             found[name] = at
     taken = set(found.values())
