@@ -39,8 +39,8 @@ def test_local_rules_name_lines_of_one_table() -> None:
 
 
 def test_what_all_runs_have_in_common_names_no_line() -> None:
-    both = {"optimizer": {"momentum": 0.9}}
-    runs = [run(**both), run(algorithm={"name": "fedavg-ic"}, **both)]
+    both = {"momentum": 0.9}
+    runs = [run(optimizer=both), run(algorithm={"name": "fedavg-ic"}, optimizer=both)]
     assert shown(runs) == [["fedavg", "fedavg-ic"]]
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from coterie.analysis.compare import compare, targets_of
 from coterie.analysis.curves import curve
-from coterie.analysis.lines import lines_of
+from coterie.analysis.lines import lines_of, read_view
 from coterie.analysis.palette import COLOURS, look_numbers
 from coterie.config.files import expand
 from coterie.render.figures import FORMATS, draw_figures
@@ -331,3 +331,26 @@ def unpacked(pdf: bytes) -> bytes:
         except zlib.error:
             continue
     return b"".join(out)
+
+
+def test_legends_and_tables_have_the_names_baseline_and_best_that_were_chosen(
+    runs: list[RecordedRun],
+) -> None:
+    slow = [with_setting(run, "train", lr=0.01) for run in runs]
+    worse = [replace(run, summary={**run.summary, "val_accuracy": 0.0}) for run in slow]
+    named = [
+        replace(run, config={**run.config, "label": run.config["algorithm"]["name"].upper()})
+        for run in [*runs, *worse]
+    ]
+    view = read_view(best="train.lr", baseline="HIERFAVG", score="best")
+    files = draw_figures(named, suffix="svg", view=view)
+    assert {"FEDAVG", "HIERFAVG", "FEDAVG-IC"} <= set(svg_text(files["loss.svg"]))
+    said = "simulated seconds to HIERFAVG's best accuracy"
+    assert said in svg_text(files["time-to-target.svg"])
+    lines = list(csv.DictReader(io.StringIO(files["comparison.csv"].decode())))
+    rates = {run.config["train"]["lr"] for run in runs}
+    assert {float(line["best.train.lr"]) for line in lines} == rates
+    assert {(line["baseline"], line["score"]) for line in lines} == {("HIERFAVG", "best")}
+    head, units = files["comparison.tex"].decode().splitlines()[3:5]
+    assert head.startswith(" & best & best accuracy & time")
+    assert units.startswith(r" & lr & \% & s")

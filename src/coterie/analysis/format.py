@@ -102,17 +102,17 @@ def _scaled(value: float | None, column: Column) -> float | None:
 
 
 def decimals(values: Sequence[float | None]) -> int:
-    """Choose the decimals of a column: three digits of its most, two of its least if few do.
+    """Choose the decimals of a column: three digits of its most, and of its least if one more does.
 
     >>> decimals([1234.5, 12.0]), decimals([3.74, 0.997]), decimals([97.6, 0.05]), decimals([0.0])
-    (0, 2, 2, 0)
+    (1, 3, 2, 0)
     """
     known = [abs(value) for value in values if value]
     if not known:
         return 0
     most, least = (math.floor(math.log10(f(known))) for f in (max, min))
     enough = max(0, 2 - most)
-    return min(max(enough, 1 - least), enough + MOST_MORE)
+    return min(max(enough, 2 - least), enough + MOST_MORE)
 
 
 def _word(key: str) -> str:
