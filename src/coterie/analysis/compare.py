@@ -7,7 +7,8 @@ from typing import Any
 
 from coterie.config.settings import AlgorithmConfig
 from coterie.runs.record import RecordedRun
-from coterie.simulation.algorithms import ALGORITHMS, Search
+from coterie.simulation.algorithms import ALGORITHMS
+from coterie.simulation.search import Search
 
 BASELINE = "fedavg"
 DEFAULT_GROUPING = Search().method

@@ -17,13 +17,14 @@ from coterie.core.types import Progress
 from coterie.data import Dataset, Split
 from coterie.divergences.sketch import Privacy, Sketch
 from coterie.engine.contract import Engine, LocalSteps
+from coterie.engine.update import Update, both
 from coterie.grouping import Limits
 from coterie.grouping.evidence import whole_capacity
 from coterie.grouping.planner import Effort
 from coterie.network import Network, make_clock
 from coterie.partition import Examples, Partition, Rule, Spread, make_partition
 from coterie.partition.measure import class_counts
-from coterie.simulation.algorithms import Algorithm, Needs, Search
+from coterie.simulation.algorithm import Algorithm
 from coterie.simulation.clock import draw_speeds
 from coterie.simulation.fleet import Fleet
 from coterie.simulation.forecast import GROUPS, PILOT, TAU1, TAU2, Tuning
@@ -33,6 +34,7 @@ from coterie.simulation.policies.given import Given
 from coterie.simulation.policies.pilot import Pilot
 from coterie.simulation.policies.regroup import Regroup
 from coterie.simulation.policies.searched import Searched
+from coterie.simulation.search import Needs, Search
 from coterie.simulation.view import View
 from coterie.topology import Shape, Speed, fat_tree, make_topology
 
@@ -41,7 +43,6 @@ if TYPE_CHECKING:
 
     from coterie.engine.local_rule import LocalRule
     from coterie.engine.ray.actors import Actors
-    from coterie.engine.update import Update
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,17 +108,21 @@ def make_fleet(
     names: tuple[str, ...] = (),
     edge_names: tuple[str, ...] = (),
     operations: Floats | Ints | None = None,
+    once: Floats | None = None,
 ) -> Fleet:
     """Return the nodes of a config with their network, and how long each takes for a local step.
 
-    That has so many operations [n]; where they are not known, it takes no time.
+    That has so many operations [n]; where they are not known, it takes no time. What a node does
+    `once` before its steps has so many.
     """
     network, sizes = make_network(config, edge_of, names, algorithm), class_counts.sum(axis=1)
     n, known = len(sizes), network.topology.names[: len(sizes)]
-    each_s = np.zeros(n)
+    each_s, once_s = np.zeros(n), None
     if operations is not None:
         with np.errstate(over="ignore"):  # a node too slow takes forever: inf
-            each_s = operations / node_speeds(config, n, algorithm, known or names)
+            speeds = node_speeds(config, n, algorithm, known or names)
+            each_s = operations / speeds
+            once_s = None if once is None else once / speeds
     return Fleet(
         p=sizes / sizes.sum(),
         edge_of=edge_of,
@@ -127,6 +132,7 @@ def make_fleet(
         edge_names=edge_names,
         step_s=float(each_s.max()),
         node_step_s=each_s,
+        node_turn_s=once_s,
         plans_with=quick_network(config, network),
     )
 
@@ -197,7 +203,7 @@ def make_tuning(config: Config, steps: LocalSteps, n_nodes: int) -> Tuning:
         rates,
         tuple(k for k in GROUPS if k <= n_nodes) if c.num_groups == "auto" else (c.num_groups,),
         TAU1 if c.tau1 == "auto" else (c.tau1,),
-        TAU2 if c.tau2 == "auto" else (c.tau2,),
+        TAU2 if c.tau2 == "auto" else (c.usual[2],),
         c.target_loss,
         c.target_accuracy,
         c.max_gbytes * 1e9 or math.inf,
@@ -210,6 +216,8 @@ def make_policy(
 ) -> Policy:
     """Return when a config's groups and schedule are decided."""
     c = config.algorithm
+    if algorithm.policy is not None:
+        return algorithm.policy(c.usual[0])
     if c.open:
         others = other_searches(search) if c.name == "fedavg-ic" else ()
         planners = tuple(algorithm.planner(other) for other in others)
@@ -311,18 +319,30 @@ def make_actors(config: Config, cores: int, say: Callable[[str], None]) -> "tupl
     return Actors(cluster, size, say), number
 
 
-def make_update(config: Config, d: int) -> "Update":
-    """Return what a config adds to SGD and a mean, of d trained numbers."""
-    from coterie.engine.local_rule import LocalRule
-    from coterie.engine.scaffold import Scaffold
-    from coterie.engine.server import Server
-    from coterie.engine.update import Update
+def make_update(config: Config, algorithm: Algorithm) -> Update:
+    """Return what a config's algorithm adds to SGD and a mean, its optimisers included."""
+    from coterie.simulation.algorithms.fedopt import server_adam, server_momentum
+    from coterie.simulation.algorithms.fedprox import pulled
+    from coterie.simulation.algorithms.scaffold import CORRECTED
 
-    o = config.optimizer
-    correction = Scaffold() if o.scaffold else None
-    rule = LocalRule(o.momentum, o.weight_decay, o.fedprox, correction)
-    server = Server(o.server, d, o.server_lr, o.server_momentum, o.server_beta2, o.server_epsilon)
-    return Update(rule, server)
+    o, update = config.optimizer, algorithm.update
+    if o.fedprox:
+        update = both(update, pulled(o.fedprox))
+    if o.scaffold:
+        update = both(update, CORRECTED)
+    if o.server == "momentum":
+        update = both(update, server_momentum(o.server_lr, o.server_momentum))
+    if o.server == "adam":
+        adam = o.server_lr, o.server_momentum, o.server_beta2, o.server_epsilon
+        update = both(update, server_adam(*adam))
+    return update
+
+
+def make_rule(config: Config, update: Update) -> "LocalRule":
+    """Return how a config's nodes step."""
+    from coterie.engine.local_rule import LocalRule
+
+    return LocalRule(config.optimizer.momentum, config.optimizer.weight_decay, update)
 
 
 def make_participation(config: Config) -> Participation:

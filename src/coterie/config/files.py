@@ -18,7 +18,7 @@ from coterie.config.settings import AlgorithmConfig, Config, PartitionConfig
 from coterie.core.errors import ConfigError
 from coterie.models import REFERENCE_FLOPS
 from coterie.partition import PARTITIONS
-from coterie.simulation.algorithms import ALGORITHMS
+from coterie.simulation.algorithm import Algorithm
 
 Nested = dict[str, Any]
 Scale = Literal["full", "small"]
@@ -107,11 +107,11 @@ def _as_read(config: Config) -> tuple[Config, object]:
     So `algorithm.name=fedavg`, set over tables that each name an algorithm, leaves no run twice.
     """
     chosen = config.algorithm
-    algorithm = ALGORITHMS[chosen.name]
-    if algorithm.searched:
+    algorithm = chosen.made
+    if algorithm.searched or algorithm.policy is not None:
         return config, None
-    plain = replace(config, algorithm=AlgorithmConfig(name=chosen.name))
-    return plain, algorithm.schedule(*chosen.usual[1:])
+    kept = AlgorithmConfig(chosen.name, chosen.options, chosen.groups)
+    return replace(config, algorithm=kept), algorithm.schedule(*chosen.usual[1:])
 
 
 def _section(content: Nested, name: str) -> Nested:
@@ -253,9 +253,11 @@ def _resolve(config: Config) -> Config:
         raise ConfigError(
             f"partition.num_edges must be <= num_nodes, got {edges} edges for {n} nodes"
         )
-    if ALGORITHMS[algorithm.name].searched and n != "auto":
+    made = algorithm.made
+    if made.searched and n != "auto":
         check_num_groups(algorithm.num_groups, n)
-    _check_open(algorithm)
+    _check_open(algorithm, made)
+    check_update(config, made)
     _check_files(config)
     if part.file and part.kind != "file":
         raise ConfigError(f"partition.file is read with kind = 'file' only, got {part.kind!r}")
@@ -263,10 +265,6 @@ def _resolve(config: Config) -> Config:
         raise ConfigError(
             f"compute.flops 'reference' is known for {', '.join(REFERENCE_FLOPS)} only, got model "
             f"{config.model.name!r}; use 'analytic'"
-        )
-    if config.optimizer.scaffold and (config.optimizer.momentum or config.optimizer.fedprox):
-        raise ConfigError(
-            "optimizer.scaffold corrects plain SGD only; set optimizer.momentum and fedprox to 0"
         )
     if config.train.device == "mps" and config.train.precision == "float64":
         raise ConfigError("train.device 'mps' has no train.precision 'float64'; use 'cpu'")
@@ -305,9 +303,36 @@ def _check_files(config: Config) -> None:
         )
 
 
-def _check_open(c: AlgorithmConfig) -> None:
+def check_update(config: Config, made: Algorithm) -> None:
+    """Refuse what an algorithm does not go with, and optimisers that it has no room for."""
+    c, o = config.algorithm, config.optimizer
+    if o.scaffold and (o.momentum or o.fedprox):
+        raise ConfigError(
+            "optimizer.scaffold corrects plain SGD only; set optimizer.momentum and fedprox to 0"
+        )
+    if o.momentum and not made.update.momentum:
+        raise ConfigError(f"{c.name} corrects plain SGD only; set optimizer.momentum to 0")
+    for key, part in (("fedprox", "pull"), ("scaffold", "pull"), ("server", "server")):
+        chosen = getattr(o, key) not in (0.0, False, "mean")
+        if chosen and getattr(made.update, part) is not None:
+            raise ConfigError(
+                f"optimizer.{key} does not go with {c.name}, which has a {part} of its own; leave "
+                "one out"
+            )
+    made.schedule(*c.usual[1:])
+    only_global = made.update.server is not None and made.update.group is None
+    if c.tau2 == "never" and (only_global or o.scaffold or o.server != "mean"):
+        raise ConfigError(
+            "algorithm.tau2 = 'never' leaves out global means, at which "
+            f"{c.name if only_global else 'optimizer.scaffold or server'} acts; use another"
+        )
+    if made.pooled and (made.update.local or made.update.server):
+        raise ConfigError(f"{c.name} trains on one node, where no update is needed")
+
+
+def _check_open(c: AlgorithmConfig, made: Algorithm) -> None:
     """Refuse to choose what is not searched for, and targets that nothing is chosen by."""
-    if c.open and not ALGORITHMS[c.name].searched:
+    if c.open and not made.searched:
         raise ConfigError(
             f"algorithm.{c.open[0]} = 'auto' needs an algorithm that searches for groups, such as "
             f"fedavg-ic, got {c.name!r}"

@@ -3,12 +3,15 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from coterie.config.schema import setting
+from coterie.config.schema import Options, setting
 from coterie.data import DATASETS
 from coterie.models import MODELS
 from coterie.network import CLOCKS, PROFILES
 from coterie.partition import PARTITIONS, partition_name
-from coterie.simulation.algorithms import ALGORITHMS, GROUPINGS
+from coterie.simulation.algorithm import Algorithm
+from coterie.simulation.algorithms import ALGORITHMS, find_algorithm
+from coterie.simulation.schedule import NEVER
+from coterie.simulation.search import GROUPINGS
 from coterie.topology import TOPOLOGIES
 
 
@@ -140,7 +143,15 @@ USUAL = 5, 1, 5  # num_groups, tau1, tau2
 class AlgorithmConfig:
     """Who trains with whom, and when what is averaged."""
 
-    name: str = setting("fedavg-ic", "algorithm", choices=ALGORITHMS)
+    name: str = setting(
+        "fedavg-ic", "algorithm, or 'my_pkg.algos:feddyn'", choices=ALGORITHMS, paths=True
+    )
+    options: Options = setting(  # noqa: RUF009
+        dict, "options of the algorithm by name, such as {mu = 0.1}; see 'coterie list algorithms'"
+    )
+    groups: Literal["auto", "none", "edge", "search"] = setting(
+        "auto", "who trains together; auto: as the algorithm says; edge: the network edges"
+    )
     tau1: int | Literal["auto"] = setting(
         USUAL[1],
         "local steps per group mean; auto: chosen by a pilot",
@@ -148,9 +159,9 @@ class AlgorithmConfig:
         way_out="use tau1 = 1 for a group mean every step",
         also=("num_local_update", "kappa1", "local_epochs", "local_rounds"),
     )
-    tau2: int | Literal["auto"] = setting(
+    tau2: int | Literal["auto", "never"] = setting(
         USUAL[2],
-        "group means per global mean; auto: chosen by a pilot",
+        "group means per global mean; never: groups keep their own models; auto: by a pilot",
         at_least=1,
         way_out="use tau2 = 1 for plain FedAvg",
         also=("num_edge_aggregation", "kappa2", "group_comm_round"),
@@ -209,6 +220,11 @@ class AlgorithmConfig:
     anneal: bool = setting(False, "coterie: take worse groups on the way now and then")
 
     @property
+    def made(self) -> Algorithm:
+        """The algorithm that the settings name."""
+        return find_algorithm(self.name, self.options, self.groups)
+
+    @property
     def open(self) -> tuple[str, ...]:
         """Settings that a run is to choose itself."""
         return tuple(k for k in ("num_groups", "tau1", "tau2") if getattr(self, k) == "auto")
@@ -221,7 +237,7 @@ class AlgorithmConfig:
         return (
             open_K if K == "auto" else K,
             open_tau1 if tau1 == "auto" else tau1,
-            open_tau2 if tau2 == "auto" else tau2,
+            open_tau2 if tau2 == "auto" else NEVER if tau2 == "never" else tau2,
         )
 
 

@@ -1,7 +1,7 @@
 """What all engines do with a torch module: its tensors as one vector, its data, its scores."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from coterie.core.arrays import Floats, Ints
-from coterie.core.errors import TrainingError
+from coterie.core.errors import ModelError, TrainingError
 from coterie.engine.contract import Score
 
 CHUNK_VALUES = 2048 * 784  # input values in one forward pass where gradients or scores are summed
@@ -247,6 +247,26 @@ def state_tensors(model: nn.Module) -> list[Tensor]:
     rest = [w for w in model.parameters() if not w.requires_grad]
     buffers = [b for b in model.buffers() if b.is_floating_point()]
     return [*trained, *rest, *buffers]
+
+
+def places_of(model: nn.Module, names: Collection[str]) -> Tensor:
+    """Return the places in a model's vector of the tensors that are named.
+
+    >>> places_of(nn.Linear(3, 2), ["bias"]).tolist()
+    [6, 7]
+    """
+    called = {id(w): name for name, w in (*model.named_parameters(), *model.named_buffers())}
+    unknown = set(names) - set(called.values())
+    if unknown:
+        raise ModelError(
+            f"the model has no tensor {sorted(unknown)[0]!r}; it has {', '.join(called.values())}"
+        )
+    found, at = [], 0
+    for w in state_tensors(model):
+        if called[id(w)] in names:
+            found.append(torch.arange(at, at + w.numel()))
+        at += w.numel()
+    return torch.cat(found) if found else torch.empty(0, dtype=torch.int64)
 
 
 def _flatten(model: nn.Module) -> tuple[Tensor, list[nn.Parameter]]:

@@ -10,17 +10,9 @@ from coterie.core.arrays import Ints
 from coterie.divergences.gram import divergence
 from coterie.divergences.sketch import Sketch
 from coterie.engine.contract import Gradients, LocalSteps, Measured, Models, Score
-from coterie.engine.descent import LEAST_RATES, travelled
 from coterie.engine.kernels.single import local_steps
-from coterie.engine.local_rule import (
-    COMMON,
-    OWN,
-    PLAIN,
-    LocalRule,
-    first_memory,
-    remembered,
-    remembering,
-)
+from coterie.engine.local_rule import PLAIN, LocalRule
+from coterie.engine.memory import OWN, first_memory, remembering
 from coterie.engine.module import (
     FlatModule,
     HeldOut,
@@ -30,7 +22,10 @@ from coterie.engine.module import (
     cosines,
     evaluate,
     last_layer,
+    places_of,
 )
+from coterie.engine.turns import Turns, mean_steps
+from coterie.engine.update import At
 
 
 class Sequential:
@@ -55,6 +50,9 @@ class Sequential:
             for part, (x, y) in held_out.items()
         }
         self._w0 = self.module.flat.clone()
+        self._places = None
+        if rule.update.personal is not None:
+            self._places = places_of(model, rule.update.personal(model))
 
     def choice(self) -> dict[str, str]:
         """There is one way only."""
@@ -66,7 +64,7 @@ class Sequential:
     def initial(self) -> Models:
         """Give every node the same random model w(0)."""
         n, d = len(self.shards), self.module.d_trained
-        memory = first_memory(self._rule, n, self._w0[:d])
+        memory = first_memory(self._rule.update, n, self._w0, d, self._places)
         return Models(self._w0[None].clone(), np.zeros(n, dtype=np.int64), memory)
 
     def advance(
@@ -80,34 +78,46 @@ class Sequential:
         mass = np.bincount(z, weights=sizes * there, minlength=K)
         kept = np.bincount(z, weights=sizes, minlength=K)  # of a group of which nobody is there
         sums = torch.zeros(K, len(module.flat), dtype=torch.float64)  # on the CPU: MPS has none
-        own = {key: array.clone() for key, array in remembered(models, OWN).items()}
+        turns = self._turns(models, start, stop, z, np.flatnonzero(there))
         module.model.train()
         cuda = [torch.cuda.current_device()] if self._device.type == "cuda" else []
         with torch.random.fork_rng(devices=cuda):  # dropout draws from its own stream per step
             for i, k in enumerate(z):
-                given = models.w[models.of_node[i]]
-                module.load(given)
+                sent = models.w[models.of_node[i]]
                 if there[i]:
-                    self._train(models, own, i, start, stop)
+                    sent = self._train(turns, i, start, stop)
                 if there[i] or not mass[k]:
-                    sums[k].add_(module.flat.cpu().double(), alpha=int(sizes[i]))
+                    sums[k].add_(sent.cpu().double(), alpha=int(sizes[i]))
         means = sums / torch.from_numpy(np.where(mass > 0, mass, np.maximum(kept, 1)))[:, None]
-        return remembering(Models(means.to(models.w), z, models.memory), OWN, own)
+        return remembering(Models(means.to(models.w), z, models.memory), OWN, turns.own)
 
-    def _train(self, models: Models, own: dict[str, Tensor], i: int, start: int, stop: int) -> None:
-        """Take node i's steps in the module; what a correction keeps of the node is renewed."""
-        module, offset, correction = self.module, None, self._rule.correction
-        given, row = module.flat.clone(), int(self.shards.row[i])
-        mine = {key: array[row] for key, array in own.items()}
-        if correction is not None:
-            offset = correction.offset(mine, remembered(models, COMMON))
-        local_steps(module, self.shards, i, start, stop, self._steps, self._rule, offset)
-        if correction is not None and offset is not None:
-            rates = travelled(self._steps, start, stop, int(self.shards.sizes[i]))
-            if rates > LEAST_RATES:
-                way = (given - module.flat)[: module.d_trained]
-                for key, array in correction.renew(mine, offset, way, rates).items():
-                    own[key][row] = array
+    def _turns(self, models: Models, start: int, stop: int, z: Ints, there: Ints) -> Turns:
+        sizes, d = self.shards.sizes, self.module.d_trained
+        others = mean_steps(self._steps, stop - start, sizes, z, there)
+        return Turns(
+            self._rule, models, self._steps, start, stop, sizes, self.shards.row, d, others
+        )
+
+    def _train(self, turns: Turns, i: int, start: int, stop: int) -> Tensor:
+        """Take node i's steps in the module; return what it sends."""
+        nodes = np.array([i])
+        begun = turns.begin(nodes)
+        done = self._stepped(begun.w[begun.rows[0]], i, start, stop, self._rule, begun.at)
+        if begun.at is None:
+            return done
+        sent = turns.end(nodes, done[None], begun.at)[0]
+        if self._rule.update.beside is not None:
+            second = turns.begin_beside(nodes, begun.at)
+            own = self._stepped(second.w[0], i, start, stop, turns.beside, second.at)
+            turns.end_beside(nodes, own[None])
+        return sent
+
+    def _stepped(
+        self, w: Tensor, i: int, start: int, stop: int, rule: LocalRule, at: At | None
+    ) -> Tensor:
+        self.module.load(w)
+        local_steps(self.module, self.shards, i, start, stop, self._steps, rule, at)
+        return self.module.flat.clone()
 
     def gradients(self, w: Tensor, sketch: Sketch | None = None) -> Gradients:
         """Compute every node's full-data loss and gradient at w.

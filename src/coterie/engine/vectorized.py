@@ -19,7 +19,6 @@ from coterie.core.arrays import Floats, Ints
 from coterie.core.errors import ModelError
 from coterie.divergences.sketch import Sketch
 from coterie.engine.contract import Gradients, LocalSteps, Measured, Models, Score
-from coterie.engine.descent import LEAST_RATES, travelled
 from coterie.engine.gradients import Gauge
 from coterie.engine.kernels import Kernel
 from coterie.engine.kernels.batching import stacks
@@ -27,11 +26,13 @@ from coterie.engine.kernels.calibrate import choose_kernel
 from coterie.engine.kernels.dense import Dense, find_chain
 from coterie.engine.kernels.single import Single
 from coterie.engine.kernels.stacked import Stacked, treats_examples_alone
-from coterie.engine.local_rule import COMMON, OWN, PLAIN, LocalRule, remembered, remembering
+from coterie.engine.local_rule import PLAIN, LocalRule
 from coterie.engine.means import add_up, counts, divide
+from coterie.engine.memory import OWN, remembering
 from coterie.engine.module import HeldOut, Nodes, last_layer
 from coterie.engine.sequential import Sequential
 from coterie.engine.threads import Team
+from coterie.engine.turns import Turns, mean_steps
 
 JOB_BYTES = 16 << 20  # of models that a job returns before they are averaged
 GRADIENT_VALUES = 512 * 784  # input values in one forward pass of a group's gradient
@@ -139,17 +140,19 @@ class Vectorized:
     ) -> Models:
         """Take local steps start+1 .. stop on every node, then average by z, weighted by data."""
         there = np.arange(len(z)) if present is None else present
-        sums, own = self.sums(models, start, stop, z, there)
+        others = mean_steps(self._steps, stop - start, self._shards.sizes, z, there)
+        sums, own = self.sums(models, start, stop, z, there, others)
         means = divide(sums, self._shards.sizes, models, z, there)
         return remembering(Models(means.to(models.w), z, models.memory), OWN, own)
 
     def sums(
-        self, models: Models, start: int, stop: int, z: Ints, there: Ints
+        self, models: Models, start: int, stop: int, z: Ints, there: Ints, others: Floats
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Take local steps on the nodes here, of those who are there; add up their weighted models.
 
+        `others` [n] are the batches that those take, on average, who are averaged with a node.
         Returns their sum [K, d] by group, each model times its node's examples, in double precision
-        on the CPU, and what a correction keeps of the nodes here.
+        on the CPU, and what the nodes here keep.
         """
         K = int(z.max()) + 1
         mine = there[np.isin(there, self._shards.here)]
@@ -158,7 +161,18 @@ class Vectorized:
         if self._one_gradient_does(start, stop):
             sums = self._group_steps(models, stop, z, mine, weight, K)
         else:
-            sums, own = self._node_steps(models, start, stop, z, mine, weight, K)
+            turns = Turns(
+                self._rule,
+                models,
+                self._steps,
+                start,
+                stop,
+                self._shards.sizes,
+                self._shards.row,
+                self._d_trained,
+                others,
+            )
+            sums, own = self._node_steps(models, turns, start, stop, z, mine, weight, K), turns.own
         if not torch.isfinite(sums).all():
             self._oracle.advance(models, start, stop, z, mine)  # it names the node and the step
         return sums, own
@@ -166,17 +180,31 @@ class Vectorized:
     def _node_steps(
         self,
         models: Models,
+        turns: Turns,
         start: int,
         stop: int,
         z: Ints,
         there: Ints,
         weight: Ints,
         K: int,
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Train every node and add up the groups' models [K, d]; also what corrections keep."""
-        own = {key: array.clone() for key, array in remembered(models, OWN).items()}
-        common, correction = remembered(models, COMMON), self._rule.correction
+    ) -> Tensor:
+        """Train every node and add up the groups' models [K, d]."""
         kernel, steps = self._kernel, Watched(**vars(self._steps), leaving=self._team.leaving)
+        update = self._rule.update
+
+        def stepped(few: Ints) -> list[Tensor]:
+            begun = turns.begin(few)
+            done = kernel.train(begun.w, begun.rows, few, start, stop, steps, self._rule, begun.at)
+            if begun.at is None or not update.ends:
+                return done
+            sent = turns.end(few, _whole(done), begun.at)
+            if update.beside is not None:
+                second = turns.begin_beside(few, begun.at)
+                own = kernel.train(
+                    second.w, second.rows, few, start, stop, steps, turns.beside, second.at
+                )
+                turns.end_beside(few, _whole(own))
+            return [sent]
 
         def train(nodes: Ints) -> list[tuple[int, float, Tensor]]:
             groups, at_group = np.unique(z[nodes], return_inverse=True)
@@ -186,18 +214,9 @@ class Vectorized:
             weights[at_group, np.arange(len(nodes))] = torch.from_numpy(parts).to(weights)
             weights = weights.to(self._device)
             total = models.w.new_zeros(len(groups), self._d)
-            rows = torch.from_numpy(models.of_node[nodes]).to(self._device)
             c = kernel.stack(self._steps.batch_size or int(self._shards.sizes[nodes[0]]))
             for few in stacks(self._shards.sizes[nodes], c, padded=not self._steps.batch_size):
-                rank = self._shards.row[nodes[few]]
-                mine = {key: array[rank] for key, array in own.items()}
-                offset = None if correction is None else correction.offset(mine, common)
-                done = kernel.train(
-                    models.w, rows[few], nodes[few], start, stop, steps, self._rule, offset
-                )
-                if correction is not None and offset is not None:
-                    way = models.w[rows[few]] - torch.cat([p.flatten(1) for p in done], dim=1)
-                    self._renew(own, nodes[few], way, offset, start, stop)
+                done = stepped(nodes[few])
                 if kernel is self._single:
                     return [(int(z[nodes[0]]), float(weight[nodes[0]]), done[0][0])]
                 add_up(total, weights[:, few], done)
@@ -207,28 +226,7 @@ class Vectorized:
         for parts in self._team.do(train, self._jobs(there)):
             for k, times, w in parts:
                 sums[k].add_(w.cpu().double(), alpha=times)
-        return sums, own
-
-    def _renew(
-        self,
-        own: dict[str, Tensor],
-        nodes: Ints,
-        way: Tensor,
-        offset: Tensor,
-        start: int,
-        stop: int,
-    ) -> None:
-        """Renew what a correction keeps of nodes that went a way [c, d] from their model."""
-        assert self._rule.correction is not None  # who else would ask
-        for at, i in enumerate(nodes):
-            rates = travelled(self._steps, start, stop, int(self._shards.sizes[i]))
-            row = self._shards.row[i]
-            if rates > LEAST_RATES:
-                mine = {key: array[row] for key, array in own.items()}
-                trained = way[at, : self._d_trained]
-                after = self._rule.correction.renew(mine, offset[at], trained, rates)
-                for key, array in after.items():
-                    own[key][row] = array
+        return sums
 
     def _jobs(self, nodes: Ints) -> list[Ints]:
         """Cut nodes, the largest first, into jobs that neither cores nor groups decide.
@@ -253,7 +251,8 @@ class Vectorized:
         """
         size = self._steps.batch_size
         one = size is None or self._steps.unit == "batch" or size >= self._shards.sizes.max()
-        return self._alone and stop == start + 1 and one and self._rule.correction is None
+        still = self._rule.update.still or not self._rule.update.local
+        return self._alone and stop == start + 1 and one and still
 
     def _group_steps(
         self, models: Models, t: int, z: Ints, there: Ints, weight: Ints, K: int
@@ -333,6 +332,11 @@ class Vectorized:
     def export(self, w: Tensor) -> dict[str, Tensor]:
         """Return the model w as named tensors."""
         return self._oracle.export(w)
+
+
+def _whole(pieces: list[Tensor]) -> Tensor:
+    """Put the pieces [c, ...] of models together: [c, d]."""
+    return torch.cat([piece.flatten(1) for piece in pieces], dim=1)
 
 
 def mean_score(pieces: list[tuple[float, int]], n: int) -> Score:

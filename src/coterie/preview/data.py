@@ -13,7 +13,6 @@ from coterie.core.types import Progress
 from coterie.data import Dataset
 from coterie.grouping import Grouping
 from coterie.partition.measure import emd, pooled
-from coterie.simulation.algorithms import ALGORITHMS
 from coterie.simulation.loop import rounds
 from coterie.simulation.problem import Problem
 
@@ -146,7 +145,7 @@ def _one_each(members: list[Config]) -> list[Config]:
     """First config of every algorithm that has groups."""
     first: dict[str, Config] = {}
     for config in members:
-        if not ALGORITHMS[config.algorithm.name].pooled and config.algorithm.name != "hierfavg":
+        if not config.algorithm.made.pooled and config.algorithm.made.groups != "edge":
             first.setdefault(config.algorithm.name, config)
     return list(first.values())
 

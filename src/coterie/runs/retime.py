@@ -23,7 +23,7 @@ from coterie.core.files import write_atomically, write_json, writing
 from coterie.core.types import Json
 from coterie.divergences.sketch import Sketch
 from coterie.engine.contract import Gradients, Measured, Models, Score
-from coterie.engine.update import Update
+from coterie.engine.update import NOTHING
 from coterie.grouping import Grouping
 from coterie.models import REFERENCE_FLOPS
 from coterie.runs.execute import timings
@@ -122,9 +122,9 @@ def problem_of(run: RecordedRun, config: Config | None = None) -> Problem:
     epochs = float(worked.sum() / sizes.sum())
     z, servers = (np.array(told[key], dtype=np.int64) for key in ("z", "servers"))
     planned, engine = Grouping(z, servers), Replay(fleet.n)
-    update = make_update(config, size.n_parameters)
+    update = make_update(config, parts.algorithm)
     problem = make_problem(config, parts, fleet, size, update, engine, lambda *_: planned, epochs)
-    return replace(problem, update=Update(), view=replace(problem.view, needs="nothing"))
+    return replace(problem, update=NOTHING, view=replace(problem.view, needs="nothing"))
 
 
 def _flops(run: RecordedRun, config: Config) -> int:

@@ -18,10 +18,12 @@ from coterie.core.errors import DivergenceError
 from coterie.divergences.sketch import Sketch
 from coterie.engine.contract import Gradients, LocalSteps, Measured, Models, Score
 from coterie.engine.gradients import between
-from coterie.engine.local_rule import COMMON, OWN, PLAIN, LocalRule, remembered, remembering
+from coterie.engine.local_rule import PLAIN, LocalRule
 from coterie.engine.means import divide
+from coterie.engine.memory import COMMON, GROUP, OWN, remembered, remembering
 from coterie.engine.module import GRAM_COLUMNS, HeldOut, Nodes, cosines, last_layer, summed_gram
 from coterie.engine.ray.worker import Order, Part, Shard, Sums, Work
+from coterie.engine.turns import mean_steps
 from coterie.engine.vectorized import Vectorized, mean_score
 
 
@@ -121,8 +123,14 @@ class Sharded:
         """Take local steps start+1 .. stop on every node, then average by z, weighted by data."""
         there = np.arange(len(z)) if present is None else present
         own = remembered(models, OWN)
-        common = {key: array.numpy() for key, array in remembered(models, COMMON).items()}
-        order = Order(models.w.numpy(), models.of_node, common, start, stop, z, there)
+        common, group = (
+            {key: array.numpy() for key, array in remembered(models, kind).items()}
+            for kind in (COMMON, GROUP)
+        )
+        others = mean_steps(self._work.steps, stop - start, self._nodes.sizes, z, there)
+        order = Order(
+            models.w.numpy(), models.of_node, common, group, start, stop, z, there, others
+        )
         each = [{key: array[here].numpy() for key, array in own.items()} for here in self._dealt]
         parts: list[Sums] = self.crew.ask("advance", order, each=each)
         sums = self._added(parts, int(z.max()) + 1, models.w.shape[1])

@@ -22,7 +22,8 @@ from coterie.core.errors import ConfigError
 from coterie.divergences.sketch import Sketch
 from coterie.engine.contract import LocalSteps, Models
 from coterie.engine.gradients import Centres
-from coterie.engine.local_rule import COMMON, OWN, LocalRule, remembering
+from coterie.engine.local_rule import LocalRule
+from coterie.engine.memory import COMMON, GROUP, OWN, remembering
 from coterie.engine.module import HeldOut, Nodes
 from coterie.engine.vectorized import Vectorized
 
@@ -58,11 +59,13 @@ class Order:
 
     w: Numbers
     of_node: Ints
-    common: Mapping[str, Numbers]  # what all know of a correction
+    common: Mapping[str, Numbers]  # what all know
+    group: Mapping[str, Numbers]  # what groups keep
     start: int
     stop: int
     z: Ints
     there: Ints
+    others: Floats  # batches that those take, on average, who are averaged with a node [n]
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,10 +109,12 @@ class Shard:
     def advance(self, order: Order, own: Mapping[str, Numbers]) -> Sums:
         """Take local steps, and add up the models by group, weighted by data."""
         models = Models(self._tensor(order.w), order.of_node)
-        for kind, arrays in ((OWN, own), (COMMON, order.common)):
+        for kind, arrays in ((OWN, own), (COMMON, order.common), (GROUP, order.group)):
             there = {key: self._tensor(array) for key, array in arrays.items()}
             models = remembering(models, kind, there)
-        sums, renewed = self._engine.sums(models, order.start, order.stop, order.z, order.there)
+        sums, renewed = self._engine.sums(
+            models, order.start, order.stop, order.z, order.there, order.others
+        )
         return _nonzero(sums, {key: array.cpu().numpy() for key, array in renewed.items()})
 
     def sketches(self, w: Numbers, sketch: Sketch) -> tuple[Floats, Floats]:
