@@ -1,7 +1,7 @@
 """From a config to the parts of a run: data, nodes, network, speeds, search."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -10,8 +10,8 @@ import numpy as np
 
 from coterie import data as datasets
 from coterie.config.settings import Config
-from coterie.core.arrays import Floats, Ints
-from coterie.core.errors import ConfigError
+from coterie.core.arrays import Bools, Floats, Ints
+from coterie.core.errors import ConfigError, DataError
 from coterie.core.streams import Stream, generator
 from coterie.core.types import Progress
 from coterie.data import Dataset, Split
@@ -45,6 +45,22 @@ if TYPE_CHECKING:
     from coterie.engine.ray.actors import Actors
 
 
+Part = Literal["val", "test"]
+PARTS: tuple[Part, ...] = ("val", "test")
+SplitKind = Literal["pooled", "per-node", "official"]
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Examples that are not trained on, and how many of them in turn are each node's [n].
+
+    `sizes` is None where they belong to no node.
+    """
+
+    examples: Ints
+    sizes: Ints | None
+
+
 @dataclass(frozen=True, eq=False)
 class Divided:
     """The examples of a config in their three parts, and the training part on its nodes."""
@@ -53,6 +69,12 @@ class Divided:
     split: Split
     partition: Partition
     class_counts: Ints  # [n, classes], of training examples
+    held: Mapping[Part, Ints] | None = None  # sizes of the nodes' own parts; None without such
+
+    def held_out(self, part: Part) -> HeldOut:
+        """Return a part in the order in which engines hold it: node by node where it is theirs."""
+        examples = self.split.val if part == "val" else self.split.test
+        return HeldOut(examples, self.held[part] if self.held else None)
 
     @property
     def train_y(self) -> Ints:
@@ -66,22 +88,81 @@ def load_dataset(config: Config, progress: Progress = lambda what, done, of: Non
     return datasets.load(config.data.name, path, progress)
 
 
+def split_kind(config: Config) -> SplitKind:
+    """Say how a config splits its examples: what is set, or what "auto" stands for."""
+    return "pooled" if config.data.split == "auto" else config.data.split
+
+
 def divide(config: Config, dataset: Dataset, *, pooled: bool = False) -> Divided:
-    """Take the sample, split it 3:1:1, and deal the training part to nodes, or pool it on one."""
+    """Take the sample, split it as the config says, and deal it to nodes, or pool it on one.
+
+    By "per-node", examples are dealt before they are split; else the training part is dealt. One
+    node that holds everything splits it as "pooled" does.
+    """
+    kind = split_kind(config)
+    if kind == "official":
+        _check_official(dataset)
     total, wanted = len(dataset.y), (Stream.SAMPLE, Stream.SPLIT, Stream.PARTITION)
     samples, splits, deals = (generator(config.seed, stream) for stream in wanted)
     chosen = datasets.sample(dataset, config.data.sample, samples)
     if len(chosen) < total:
         dataset = dataset.take(chosen)
-    split = datasets.split(dataset.y, splits)
+    if kind == "per-node" and not pooled:
+        numbered = Examples(dataset.y, dataset.users, dataset.user_names, chosen, total)
+        return _split_dealt(dataset, make_partition(_rule(config), numbered, deals), splits)
+    if kind == "official":
+        split = datasets.split_rest(dataset.y, _tested(dataset, config.data.sample), splits)
+    else:
+        split = datasets.split(dataset.y, splits)
     y = dataset.y[split.train]
+    held: dict[Part, Ints] | None = None
     if pooled:
         part = Partition((np.arange(len(y)),), np.zeros(1, dtype=np.int64))
+        if kind == "per-node":
+            held = {"val": np.array([len(split.val)]), "test": np.array([len(split.test)])}
     else:
         users = None if dataset.users is None else dataset.users[split.train]
         examples = Examples(y, users, dataset.user_names, chosen[split.train], total)
         part = make_partition(_rule(config), examples, deals)
-    return Divided(dataset, split, part, class_counts(part, y, dataset.n_classes))
+    return Divided(dataset, split, part, class_counts(part, y, dataset.n_classes), held)
+
+
+def _split_dealt(dataset: Dataset, dealt: Partition, rng: np.random.Generator) -> Divided:
+    """Split what every node was dealt; the held-out parts are those of the nodes, one by one."""
+    each = datasets.split_each(dataset.y, dealt.indices, rng)
+    parts = ([s.train for s in each], [s.val for s in each], [s.test for s in each])
+    train, val, test = map(np.concatenate, parts)
+    if not (len(val) and len(test)):
+        raise DataError(
+            f"data.split = 'per-node' validates and tests on nodes of 3 examples or more, and the "
+            f"largest has {dealt.sizes.max()}; use fewer nodes, or data.split = 'pooled'"
+        )
+    train = np.sort(train)
+    part = replace(dealt, indices=tuple(np.searchsorted(train, s.train) for s in each))
+    held: dict[Part, Ints] = {
+        "val": np.array([len(s.val) for s in each]),
+        "test": np.array([len(s.test) for s in each]),
+    }
+    counts = class_counts(part, dataset.y[train], dataset.n_classes)
+    return Divided(dataset, Split(train, val, test), part, counts, held)
+
+
+def _check_official(dataset: Dataset) -> None:
+    if dataset.test is None or not dataset.test.any():
+        raise DataError(
+            f"data.split = 'official' needs a test part of the dataset's own, and {dataset.name} "
+            "has none; use 'pooled' or 'per-node'"
+        )
+
+
+def _tested(dataset: Dataset, share: float) -> Bools:
+    """Return which examples of a sample are in the official test part."""
+    assert dataset.test is not None, "_check_official has checked it"
+    if not dataset.test.any():
+        raise DataError(
+            f"data.sample = {share:g} leaves nothing of the official test part; raise it"
+        )
+    return dataset.test
 
 
 def _rule(config: Config) -> Rule:
@@ -282,10 +363,10 @@ def make_engine(
     dataset, split, part = divided.dataset, divided.split, divided.partition
     order = split.train[np.concatenate(part.indices)]
     nodes = Nodes(dataset.x[order], dataset.y[order], part.sizes)
-    held_out: dict[Literal["val", "test"], Any] = {
-        "val": (dataset.x[split.val], dataset.y[split.val]),
-        "test": (dataset.x[split.test], dataset.y[split.test]),
-    }
+    held_out: dict[Part, Any] = {}
+    for name in PARTS:
+        at = divided.held_out(name).examples  # its `sizes` say which are whose; no engine asks yet
+        held_out[name] = (dataset.x[at], dataset.y[at])
     c = config.train
     cores = threads if c.threads == "auto" else c.threads
     if c.engine == "sequential":

@@ -28,6 +28,11 @@ class DataConfig:
     )
     path: str = setting("", "the dataset's files; empty: where 'coterie data' put them")
     sample: float = setting(1.0, "share of the data to use, in whole users", above=0, at_most=1)
+    split: Literal["auto", "pooled", "per-node", "official"] = setting(
+        "auto",
+        "what is tested on: a fifth of all, a fifth of each node's, or the official test part; "
+        "auto: pooled",
+    )
 
 
 @dataclass(frozen=True)
