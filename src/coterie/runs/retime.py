@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,12 +17,12 @@ from coterie.config.factories import make_fleet, make_update
 from coterie.config.files import expand, flat, make_config, to_toml
 from coterie.config.prepare import ModelSize, make_problem, parts_of
 from coterie.config.settings import Config
-from coterie.core.arrays import Ints
+from coterie.core.arrays import Floats, Ints
 from coterie.core.errors import ConfigError, CoterieError, RecordError
 from coterie.core.files import write_atomically, write_json, writing
 from coterie.core.types import Json
 from coterie.divergences.sketch import Sketch
-from coterie.engine.contract import Gradients, Measured, Models, Score
+from coterie.engine.contract import Gradients, HeldPart, Measured, Models, NodeScores, Score
 from coterie.engine.update import Update
 from coterie.grouping import Grouping
 from coterie.models import REFERENCE_FLOPS
@@ -177,9 +177,26 @@ class Replay:
         """Measure nothing."""
         return Measured(np.zeros(self.n), 0.0, 0.0)
 
-    def evaluate(self, w: "Tensor", part: Literal["val", "test"]) -> Score:
+    def losses(self, ws: "Tensor") -> Floats:
+        """Measure nothing."""
+        return np.zeros((self.n, len(ws)))
+
+    def own_losses(self, models: Models) -> Floats:
+        """Measure nothing."""
+        return np.zeros(self.n)
+
+    def evaluate(self, w: "Tensor", part: HeldPart) -> Score:
         """Score nothing."""
         return Score(0.0, 0.0)
+
+    def by_class(self, w: "Tensor", part: HeldPart) -> tuple[Ints, Ints]:
+        """Count nothing."""
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+
+    def score_nodes(self, models: Models, part: HeldPart) -> NodeScores:
+        """Score nothing."""
+        zeros = np.zeros(self.n, dtype=np.int64)
+        return NodeScores(np.zeros(self.n), zeros, zeros + 1)
 
     def export(self, w: "Tensor") -> "dict[str, Tensor]":
         """Export nothing."""
