@@ -81,6 +81,8 @@ def test_any_number_of_actors_scores_as_the_plain_engine(
             assert a.tolist() == b.tolist()
     assert engine.losses(models.w) == pytest.approx(oracle.losses(models.w), rel=1e-9)
     assert engine.own_losses(models) == pytest.approx(oracle.own_losses(models), rel=1e-9)
+    for each in (oracle, engine):
+        assert [each.has_own(part) for part in ("val", "test")] == [False, parts == "own"]
 
 
 @pytest.mark.parametrize("name", ["cnn", "messy"])

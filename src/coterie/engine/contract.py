@@ -166,6 +166,9 @@ class Engine(Protocol):
     def by_class(self, w: "Tensor", part: HeldPart) -> tuple[Ints, Ints]:
         """Count right answers of w and examples of every class, [classes] each."""
 
+    def has_own(self, part: HeldPart) -> bool:
+        """Whether nodes hold out examples of their own in a part; else it is pooled."""
+
     def score_nodes(self, models: Models, part: HeldPart) -> NodeScores:
         """Score each node's own model on what the node holds out, or all where that is pooled."""
 

@@ -187,6 +187,10 @@ class Sequential:
         found = [(self.module.each(xs, ys), ys.cpu().numpy()) for xs, ys in pieces]
         return summed_classes([tally_classes(right, ys, k) for (_, right, k), ys in found])
 
+    def has_own(self, part: HeldPart) -> bool:
+        """Whether nodes hold out examples of their own in a part; else it is pooled."""
+        return part in self.held_by_node
+
     def score_nodes(self, models: Models, part: HeldPart) -> NodeScores:
         """Score each node's own model on what the node holds out, or all where that is pooled."""
         own, first, which = self.held_by_node.get(part), *distinct(models)

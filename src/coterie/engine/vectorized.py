@@ -350,6 +350,10 @@ class Vectorized:
         first, which = distinct(models)
         return self.scorer().tally(data, which, lambda k: own_models(models, first[k : k + 1])[0])
 
+    def has_own(self, part: HeldPart) -> bool:
+        """Whether nodes hold out examples of their own in a part; else it is pooled."""
+        return part in self._held_by_node
+
     def score_nodes(self, models: Models, part: HeldPart) -> NodeScores:
         """Score each node's own model on what the node holds out, or all where that is pooled."""
         own = self._held_by_node.get(part)

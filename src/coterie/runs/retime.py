@@ -193,6 +193,10 @@ class Replay:
         """Count nothing."""
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
 
+    def has_own(self, part: HeldPart) -> bool:
+        """Return that there is nothing to hold out."""
+        return False
+
     def score_nodes(self, models: Models, part: HeldPart) -> NodeScores:
         """Score nothing."""
         zeros = np.zeros(self.n, dtype=np.int64)

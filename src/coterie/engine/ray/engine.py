@@ -236,6 +236,10 @@ class Sharded:
         """Compute every node's full-data loss [n] at its own model; no gradients."""
         return self._tally(models, None).loss / self._nodes.sizes
 
+    def has_own(self, part: HeldPart) -> bool:
+        """Whether nodes hold out examples of their own in a part; else it is pooled."""
+        return part in self._held_by_node
+
     def score_nodes(self, models: Models, part: HeldPart) -> NodeScores:
         """Score each node's own model on what the node holds out, or all where that is pooled."""
         own = self._held_by_node.get(part)
