@@ -27,6 +27,7 @@ from coterie.grouping.limits import check_keeper, check_limits
 from coterie.models import REFERENCE_FLOPS, make_model
 from coterie.simulation.algorithms import Algorithm, Needs, Search, find_algorithm
 from coterie.simulation.fleet import Fleet
+from coterie.simulation.measures import read_measures
 from coterie.simulation.problem import Problem
 
 if TYPE_CHECKING:
@@ -153,6 +154,7 @@ def make_problem(
         policy=make_policy(config, algorithm, parts.search, parts.steps, len(fleet.p)),
         view=make_view(config, parts.needs, fleet, size.n_parameters),
         eval_every=config.train.eval_every,
+        measures=read_measures(config.train.measure, config.train.measure_groups),
         participation=make_participation(config),
         update=update,
         extra_bytes=update.extra_bytes(size.n_parameters),

@@ -119,6 +119,8 @@ def _unknown_key(root: type, prefix: str, key: str) -> str:
 
 def _checked(key: str, value: object, hint: Any, meta: Mapping[str, Any]) -> object:
     """Check one value against its type, its choices and its bounds."""
+    if get_origin(hint) is tuple:
+        return _listed(key, value, meta)
     value = _typed(key, value, hint)
     if isinstance(value, str):
         is_path = meta["paths"] and ":" in value
@@ -136,6 +138,20 @@ def _checked(key: str, value: object, hint: Any, meta: Mapping[str, Any]) -> obj
                 way_out = f"; {meta['way_out']}" if meta["way_out"] else ""
                 raise ConfigError(f"{key} must be {sign} {bound}, got {value}{way_out}")
     return value
+
+
+def _listed(key: str, value: object, meta: Mapping[str, Any]) -> tuple[str, ...]:
+    """Check a list of words, each there once; a bare text has them between commas."""
+    if isinstance(value, str):
+        value = [word for word in value.split(",") if word.strip()]
+    if not (isinstance(value, list | tuple) and all(isinstance(word, str) for word in value)):
+        raise ConfigError(f"{key} must be a list of strings, got {value!r}")
+    found = tuple(str(meta["canon"](word)) if meta["canon"] else word for word in value)
+    names = [word.partition("/")[0] for word in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"{key} has {name!r} twice; leave one out")
+    return found
 
 
 def _typed(key: str, value: object, hint: Any) -> object:

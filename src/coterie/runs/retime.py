@@ -27,6 +27,7 @@ from coterie.engine.update import Update
 from coterie.grouping import Grouping
 from coterie.models import REFERENCE_FLOPS
 from coterie.runs.execute import timings
+from coterie.runs.node_scores import TABLES
 from coterie.runs.record import ROWS, RecordedRun
 from coterie.simulation.loop import rounds
 from coterie.simulation.problem import Problem
@@ -79,6 +80,9 @@ def write_retimed(run: RecordedRun, folder: Path) -> None:
         write_json(folder / "meta.json", run.meta)
         write_json(folder / "grouping.json", run.grouping)
         write_atomically(folder / ROWS, rows.encode())
+        for name in TABLES:
+            if (run.folder / name).exists():  # scores of nodes, which no clock changes
+                write_atomically(folder / name, (run.folder / name).read_bytes())
         write_json(folder / "summary.json", run.summary)
 
 

@@ -10,6 +10,7 @@ from coterie.engine.update import Update
 from coterie.grouping import Planner
 from coterie.simulation.clock import LONGEST_S
 from coterie.simulation.fleet import Averaging, Fleet
+from coterie.simulation.measures import Measures
 from coterie.simulation.participation import Participation
 from coterie.simulation.schedule import Schedule
 from coterie.simulation.view import View
@@ -36,7 +37,8 @@ class Problem:
     participation: Participation = field(default_factory=Participation)
     update: Update = field(default_factory=Update)  # what is added to SGD and a mean
     extra_bytes: int = 0  # that travel with a model in a global mean
-    eval_every: int = 1  # measure every so many global means
+    eval_every: int = 1  # evaluate every so many global means
+    measures: Measures = field(default_factory=Measures)  # what is measured then
 
     @cached_property
     def everyone(self) -> Averaging:
