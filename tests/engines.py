@@ -12,7 +12,7 @@ from torch import nn
 from coterie.engine.contract import Engine, LocalSteps, Models
 from coterie.engine.local_rule import LocalRule
 from coterie.engine.memory import LAST
-from coterie.engine.module import Nodes
+from coterie.engine.module import HeldSizes, Nodes
 from coterie.engine.sequential import Sequential
 from coterie.engine.server import after_mean
 from coterie.engine.update import NOTHING, Update
@@ -81,6 +81,7 @@ def engines(
     kernel: str = "",
     dtype: torch.dtype = torch.float64,
     nudge: float = 0.0,
+    held_sizes: HeldSizes | None = None,
 ) -> tuple[Sequential, Vectorized]:
     """Return the oracle and the engine under test on the same nodes and weights.
 
@@ -93,8 +94,23 @@ def engines(
     held_out = {"val": (nodes.x[:30], nodes.y[:30]), "test": (nodes.x, nodes.y)}
     lr = 0.02 if "cnn" in name else 0.1
     steps = LocalSteps(lr, 0.99, batch_size, unit, 3)  # type: ignore[arg-type]
-    oracle = Sequential(copy.deepcopy(module), nodes, held_out, steps, rule=rule)  # type: ignore[arg-type]
-    fast = Vectorized(module, nodes, held_out, steps, rule=rule, workers=workers)  # type: ignore[arg-type]
+    oracle = Sequential(
+        copy.deepcopy(module),
+        nodes,
+        held_out,  # type: ignore[arg-type]
+        steps,
+        rule=rule,
+        held_sizes=held_sizes,
+    )
+    fast = Vectorized(
+        module,
+        nodes,
+        held_out,  # type: ignore[arg-type]
+        steps,
+        rule=rule,
+        workers=workers,
+        held_sizes=held_sizes,
+    )
     if kernel:
         fast.choose({"kernel": kernel})
     return oracle, fast

@@ -208,15 +208,26 @@ def to_identity(config: Config) -> str:
 def flat(config: Config) -> dict[str, Any]:
     """Return a config as one level of dotted keys.
 
-    >>> flat(Config())["algorithm.tau1"]
-    1
+    >>> flat(Config())["algorithm.tau1"], flat(Config())["train.measure"]
+    (1, 'accuracy,loss/10,Delta/10')
     """
     table: dict[str, Any] = {}
     for name, part in asdict(config).items():
         table |= (
-            {f"{name}.{k}": v for k, v in part.items()} if isinstance(part, dict) else {name: part}
+            {f"{name}.{k}": one_text(v) for k, v in part.items()}
+            if isinstance(part, dict)
+            else {name: part}
         )
     return table
+
+
+def one_text(value: Any) -> Any:
+    """Write a setting that is a list as one text, as `--set` takes it too; others as they are.
+
+    >>> one_text(["accuracy", "Delta/10"]), one_text(0.5)
+    ('accuracy,Delta/10', 0.5)
+    """
+    return ",".join(value) if isinstance(value, list | tuple) else value
 
 
 def settings() -> list[tuple[str, Any, str, tuple[str, ...]]]:

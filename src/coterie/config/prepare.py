@@ -32,6 +32,7 @@ from coterie.models import REFERENCE_FLOPS, make_model
 from coterie.simulation.algorithm import Algorithm
 from coterie.simulation.algorithms.own import told_apart
 from coterie.simulation.fleet import Fleet
+from coterie.simulation.measures import read_measures
 from coterie.simulation.problem import Problem
 from coterie.simulation.search import Needs, Search
 
@@ -197,6 +198,7 @@ def make_problem(
         policy=make_policy(config, algorithm, parts.search, parts.steps, len(fleet.p)),
         view=make_view(config, parts.needs, fleet, size.n_parameters),
         eval_every=config.train.eval_every,
+        measures=read_measures(config.train.measure, config.train.measure_groups),
         participation=make_participation(config),
         update=update,
         d=size.n_parameters,

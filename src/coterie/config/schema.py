@@ -131,6 +131,8 @@ def _checked(key: str, value: object, hint: Any, meta: Mapping[str, Any]) -> obj
     """Check one value against its type, its choices and its bounds."""
     if hint is Options:
         return _options(key, value)
+    if get_origin(hint) is tuple:
+        return _listed(key, value, meta)
     value = _typed(key, value, hint)
     if isinstance(value, str):
         is_path = meta["paths"] and ":" in value
@@ -160,6 +162,20 @@ def _options(key: str, value: object) -> Options:
         if isinstance(each, float) and not math.isfinite(each):
             raise ConfigError(f"{key}.{name} must be finite, got {each}")
     return Options(value)
+
+
+def _listed(key: str, value: object, meta: Mapping[str, Any]) -> tuple[str, ...]:
+    """Check a list of words, each there once; a bare text has them between commas."""
+    if isinstance(value, str):
+        value = [word for word in value.split(",") if word.strip()]
+    if not (isinstance(value, list | tuple) and all(isinstance(word, str) for word in value)):
+        raise ConfigError(f"{key} must be a list of strings, got {value!r}")
+    found = tuple(str(meta["canon"](word)) if meta["canon"] else word for word in value)
+    names = [word.partition("/")[0] for word in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"{key} has {name!r} twice; leave one out")
+    return found
 
 
 def _typed(key: str, value: object, hint: Any) -> object:

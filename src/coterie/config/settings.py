@@ -10,6 +10,8 @@ from coterie.network import CLOCKS, PROFILES
 from coterie.partition import PARTITIONS, partition_name
 from coterie.simulation.algorithm import Algorithm
 from coterie.simulation.algorithms import ALGORITHMS, find_algorithm
+from coterie.simulation.measures import MEASURES, measure_word
+from coterie.simulation.measures import USUAL as USUAL_MEASURES
 from coterie.simulation.schedule import NEVER
 from coterie.simulation.search import GROUPINGS
 from coterie.topology import TOPOLOGIES
@@ -257,7 +259,15 @@ class TrainConfig:
     )
     lr: float = setting(0.1, "learning rate", above=0, at_most=1e38, also=("learning_rate", "eta"))
     lr_decay: float = setting(0.99, "factor on the rate every step", above=0, at_most=1)
-    eval_every: int = setting(1, "measure every so many global means", at_least=1)
+    eval_every: int = setting(1, "evaluate every so many global means", at_least=1)
+    measure: tuple[str, ...] = setting(
+        USUAL_MEASURES,
+        "what is measured then; loss/10: every tenth time",
+        choices=MEASURES,
+        canon=measure_word,
+        also=("metrics",),
+    )
+    measure_groups: bool = setting(False, "score groups' models after group means, too")
     engine: Literal["vectorized", "sequential", "ray"] = setting(
         "vectorized",
         "how local steps are computed; sequential: plainly, to check others by; ray: on a cluster",

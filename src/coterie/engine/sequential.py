@@ -1,29 +1,41 @@
 """The oracle: one node after the other, one model in memory, nothing clever."""
 
-from typing import Literal
+import math
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from coterie.core.arrays import Ints
+from coterie.core.arrays import Floats, Ints
 from coterie.divergences.gram import divergence
 from coterie.divergences.sketch import Sketch
-from coterie.engine.contract import Gradients, LocalSteps, Measured, Models, Score
+from coterie.engine.contract import (
+    Gradients,
+    HeldPart,
+    LocalSteps,
+    Measured,
+    Models,
+    NodeScores,
+    Score,
+)
 from coterie.engine.kernels.single import local_steps
 from coterie.engine.local_rule import PLAIN, LocalRule
 from coterie.engine.memory import OWN, first_memory, remembering
 from coterie.engine.module import (
     FlatModule,
     HeldOut,
+    HeldSizes,
     Nodes,
     Shards,
     centred_gram,
     cosines,
     evaluate,
+    held_by_node,
     last_layer,
     places_of,
 )
+from coterie.engine.own_models import distinct, own_models
+from coterie.engine.scoring import mean_losses, of_rows, summed_classes, tally_classes
 from coterie.engine.turns import Turns, mean_steps
 from coterie.engine.update import At
 
@@ -39,8 +51,13 @@ class Sequential:
         steps: LocalSteps,
         device: str = "cpu",
         rule: LocalRule = PLAIN,
+        *,
+        held_sizes: HeldSizes | None = None,
     ) -> None:
-        """Take the module, each node's examples, and the held-out parts."""
+        """Take the module, each node's examples, and the held-out parts.
+
+        With held_sizes these are the nodes' own, ordered by node.
+        """
         self._device = torch.device(device)
         self.module = FlatModule(model.to(self._device))
         self._steps, self._rule = steps, rule
@@ -48,6 +65,10 @@ class Sequential:
         self.held_out = {
             part: (torch.from_numpy(x).to(self._device), torch.from_numpy(y).to(self._device))
             for part, (x, y) in held_out.items()
+        }
+        self.held_by_node = {
+            part: Shards(own, self._device, self.module.flat.dtype)
+            for part, own in held_by_node(held_out, held_sizes).items()
         }
         self._w0 = self.module.flat.clone()
         self._places = None
@@ -147,9 +168,66 @@ class Sequential:
             losses[i], grads[i] = self.module.full_gradient(*self.shards.of(i))
         return losses, grads
 
-    def evaluate(self, w: Tensor, part: Literal["val", "test"]) -> Score:
+    def losses(self, ws: Tensor) -> Floats:
+        """Compute every node's full-data loss [n, m] at each of m models [m, d]; no gradients."""
+        n = len(self.shards)
+        each = [[self._score(self.shards, i, w)[0] for w in ws] for i in range(n)]
+        return np.array(each) / self.shards.sizes[:, None]
+
+    def own_losses(self, models: Models) -> Floats:
+        """Compute every node's full-data loss [n] at its own model; no gradients."""
+        nodes = np.arange(len(self.shards))
+        found = [
+            self._score(self.shards, int(i), own_models(models, nodes[i : i + 1])[0])[0]
+            for i in nodes
+        ]
+        return np.array(found) / self.shards.sizes
+
+    def evaluate(self, w: Tensor, part: HeldPart) -> Score:
         """Score the model w on held-out examples."""
         return evaluate(self.module, w, *self.held_out[part])
+
+    def by_class(self, w: Tensor, part: HeldPart) -> tuple[Ints, Ints]:
+        """Count right answers of w and examples of every class, [classes] each."""
+        x, y = self.held_out[part]
+        self.module.load(w)
+        self.module.model.eval()
+        size = self.module.chunk(x)
+        pieces = zip(torch.split(x, size), torch.split(y, size), strict=True)
+        found = [(self.module.each(xs, ys), ys.cpu().numpy()) for xs, ys in pieces]
+        return summed_classes([tally_classes(right, ys, k) for (_, right, k), ys in found])
+
+    def has_own(self, part: HeldPart) -> bool:
+        """Whether nodes hold out examples of their own in a part; else it is pooled."""
+        return part in self.held_by_node
+
+    def score_nodes(self, models: Models, part: HeldPart) -> NodeScores:
+        """Score each node's own model on what the node holds out, or all where that is pooled."""
+        own, first, which = self.held_by_node.get(part), *distinct(models)
+        if own is None:
+            ws, count = own_models(models, first), len(self.held_out[part][1])
+            found = [evaluate(self.module, w, *self.held_out[part]) for w in ws]
+            return of_rows(which, [(s.loss, round(s.accuracy * count)) for s in found], count)
+        loss, right = np.zeros(len(which)), np.zeros(len(which), dtype=np.int64)
+        by_class: list[Ints] = []
+        for i in np.flatnonzero(own.sizes):
+            loss[i], right[i], classes = self._score(
+                own, int(i), own_models(models, np.array([i]))[0]
+            )
+            by_class.append(classes)
+        return NodeScores(mean_losses(loss, own.sizes), right, own.sizes, *summed_classes(by_class))
+
+    def _score(self, data: Shards, i: int, w: Tensor) -> tuple[float, int, Ints]:
+        """Sum of the losses of w on node i's examples, right answers, and these by class."""
+        self.module.load(w)
+        self.module.model.eval()
+        x, y = data.of(i)
+        size = self.module.chunk(x)
+        pieces = zip(torch.split(x, size), torch.split(y, size), strict=True)
+        found = [(*self.module.each(xs, ys), ys.cpu().numpy()) for xs, ys in pieces]
+        loss = math.fsum(float(losses.sum()) for losses, *_ in found)
+        classes = [tally_classes(right, ys, k) for _, right, k, ys in found]
+        return loss, sum(int(right.sum()) for _, right, *_ in found), np.sum(classes, axis=0)
 
     def export(self, w: Tensor) -> dict[str, Tensor]:
         """Return the model w as named tensors."""

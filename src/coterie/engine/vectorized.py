@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
 from threading import Event
-from typing import Literal
 
 import numpy as np
 import torch
@@ -18,7 +17,15 @@ from torch import Tensor, nn
 from coterie.core.arrays import Floats, Ints
 from coterie.core.errors import ModelError
 from coterie.divergences.sketch import Sketch
-from coterie.engine.contract import Gradients, LocalSteps, Measured, Models, Score
+from coterie.engine.contract import (
+    Gradients,
+    HeldPart,
+    LocalSteps,
+    Measured,
+    Models,
+    NodeScores,
+    Score,
+)
 from coterie.engine.gradients import Gauge
 from coterie.engine.kernels import Kernel
 from coterie.engine.kernels.batching import stacks
@@ -29,7 +36,9 @@ from coterie.engine.kernels.stacked import Stacked, treats_examples_alone
 from coterie.engine.local_rule import PLAIN, LocalRule
 from coterie.engine.means import add_up, counts, divide
 from coterie.engine.memory import OWN, remembering
-from coterie.engine.module import HeldOut, Nodes, last_layer
+from coterie.engine.module import HeldOut, HeldSizes, Nodes, Shards, last_layer
+from coterie.engine.own_models import distinct, own_models
+from coterie.engine.scoring import Scorer, Tally, of_rows, summed_classes, tally_classes
 from coterie.engine.sequential import Sequential
 from coterie.engine.threads import Team
 from coterie.engine.turns import Turns, mean_steps
@@ -64,11 +73,13 @@ class Vectorized:
         rule: LocalRule = PLAIN,
         workers: int = 1,
         *,
+        held_sizes: HeldSizes | None = None,
         alone: bool | None = None,
         kernel: str = "",
     ) -> None:
         """Take the module, each node's examples, the held-out parts, and the cores to use.
 
+        With held_sizes the held-out parts are the nodes' own, ordered by node.
         Whether the module keeps examples apart, and how it trains quickest, is found out unless
         told. Of a part of the nodes it is told, as all parts have to do alike.
         """
@@ -77,10 +88,13 @@ class Vectorized:
                 "the model has hooks on its parameters, which are lost where it is copied; use "
                 "train.engine = 'sequential'"
             )
-        self._oracle = Sequential(model, nodes, held_out, steps, device, rule)
+        self._oracle = Sequential(
+            model, nodes, held_out, steps, device, rule, held_sizes=held_sizes
+        )
         self._model, self._steps, self._rule = model, steps, rule
         self._device = torch.device(device)
         self._shards, self._held_out = self._oracle.shards, self._oracle.held_out
+        self._held_by_node, self._whole = self._oracle.held_by_node, nodes.shares is None
         module = self._oracle.module
         self._d, self._d_trained = len(module.flat), module.d_trained
         self._d_last = last_layer(module.trained)
@@ -96,6 +110,11 @@ class Vectorized:
     def keeps_apart(self) -> bool:
         """Whether the module treats examples one by one."""
         return self._alone
+
+    @property
+    def shards(self) -> Shards:
+        """The examples of the nodes here."""
+        return self._shards
 
     @property
     def workers(self) -> int:
@@ -305,16 +324,79 @@ class Vectorized:
         """Return what takes gradients of the nodes here."""
         return Gauge(self._kernel, self._shards, self._team, self._d_trained, self._d_last)
 
-    def evaluate(self, w: Tensor, part: Literal["val", "test"]) -> Score:
+    def losses(self, ws: Tensor) -> Floats:
+        """Compute every node's full-data loss [n, m] at each of m models [m, d]; no gradients."""
+        n, here = len(self._shards), self._shards.here
+        sums = [
+            self.scorer().tally(self._shards, np.full(n, k), ws.__getitem__).loss
+            for k in range(len(ws))
+        ]
+        return np.stack(sums, axis=1)[here] / self._shards.sizes[here, None]
+
+    def own_losses(self, models: Models) -> Floats:
+        """Compute every node's full-data loss [n] at its own model; no gradients."""
+        return self._tally(self._shards, models).loss / self._shards.sizes
+
+    def scorer(self) -> Scorer:
+        """Return what scores examples of the nodes here.
+
+        Nodes that train one by one on actors are scored so, as no digit may depend on who has them.
+        """
+        apart = not self._whole and self._kernel is self._single
+        return Scorer(self._single, self._team, together=self._alone and not apart)
+
+    def _tally(self, data: Shards, models: Models) -> Tally:
+        first, which = distinct(models)
+        return self.scorer().tally(data, which, lambda k: own_models(models, first[k : k + 1])[0])
+
+    def has_own(self, part: HeldPart) -> bool:
+        """Whether nodes hold out examples of their own in a part; else it is pooled."""
+        return part in self._held_by_node
+
+    def score_nodes(self, models: Models, part: HeldPart) -> NodeScores:
+        """Score each node's own model on what the node holds out, or all where that is pooled."""
+        own = self._held_by_node.get(part)
+        if own is not None:
+            return self._tally(own, models).scores(own.sizes)
+        first, which = distinct(models)
+        pieces = [self.scores(w, part) for w in own_models(models, first)]
+        return pooled_scores(which, pieces, len(self._held_out[part][1]))
+
+    def evaluate(self, w: Tensor, part: HeldPart) -> Score:
         """Score the model w on held-out examples."""
         return mean_score(self.scores(w, part), len(self._held_out[part][1]))
 
-    def piece(self, part: Literal["val", "test"]) -> int:
+    def by_class(self, w: Tensor, part: HeldPart) -> tuple[Ints, Ints]:
+        """Count right answers of w and examples of every class, [classes] each."""
+        return summed_classes([self.classes(w, part)])
+
+    def classes(self, w: Tensor, part: HeldPart) -> Ints:
+        """Count right answers of w and examples of every class that is held out here [2, classes].
+
+        Without any example they are [2, 0].
+        """
+        x, y = self._held_out[part]
+        if not len(y):
+            return np.zeros((2, 0), dtype=np.int64)
+        size = self.piece(part)
+
+        def score(at: int) -> Ints:
+            with self._single.module() as module:
+                module.load(w)
+                module.model.eval()
+                ys = y[at : at + size]
+                _, right, classes = module.each(x[at : at + size], ys)
+                return tally_classes(right, ys.cpu().numpy(), classes)
+
+        found: Ints = np.sum(list(self._team.do(score, list(range(0, len(y), size)))), axis=0)
+        return found
+
+    def piece(self, part: HeldPart) -> int:
         """Return how many held-out examples are scored at once."""
         with self._single.module() as module:
             return module.chunk(self._held_out[part][0])
 
-    def scores(self, w: Tensor, part: Literal["val", "test"]) -> list[tuple[float, int]]:
+    def scores(self, w: Tensor, part: HeldPart) -> list[tuple[float, int]]:
         """Sum of losses, and how often w is right, for piece after piece of what is held out."""
         x, y = self._held_out[part]
         if not len(y):
@@ -337,6 +419,12 @@ class Vectorized:
 def _whole(pieces: list[Tensor]) -> Tensor:
     """Put the pieces [c, ...] of models together: [c, d]."""
     return torch.cat([piece.flatten(1) for piece in pieces], dim=1)
+
+
+def pooled_scores(which: Ints, pieces: list[list[tuple[float, int]]], n: int) -> NodeScores:
+    """Give each node the score on n common examples of its model, of which there are pieces."""
+    found = [(mean_score(some, n).loss, sum(right for _, right in some)) for some in pieces]
+    return of_rows(which, found, n)
 
 
 def mean_score(pieces: list[tuple[float, int]], n: int) -> Score:

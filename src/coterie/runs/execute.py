@@ -17,6 +17,7 @@ from coterie.runs.checkpoint import Keeper, last_good, origin, tidy
 from coterie.runs.record import RunWriter, ended
 from coterie.simulation.forecast import doubt, named_schedules
 from coterie.simulation.loop import rounds
+from coterie.simulation.measuring import by_class
 from coterie.simulation.policies.pilot import Pilot
 from coterie.simulation.problem import Problem
 from coterie.simulation.state import State
@@ -126,6 +127,9 @@ def _advance(
     """Write down state after state until the last, or until asked to stop; groups once known."""
     problem, groups = prepared.problem, None
     for state in run.coming:
+        if state.row.scores is not None:
+            z = (state.groups or problem.everyone).grouping.z
+            run.writer.add_nodes(state.t, z, state.row.scores)
         run.writer.add(state.row)
         if state.groups is not groups:
             groups = state.groups
@@ -180,6 +184,7 @@ def _record(run: _Run, prepared: Prepared, status: str) -> None:
     engine, writer = prepared.problem.engine, run.writer
     tensors = engine.export(run.state.models.w[0]) if status == "complete" else None
     grouping, told = _grouping(prepared, run.state), _told(run, prepared, status)
+    writer.write_nodes(prepared.problem.fleet)
     writer.finish({"engine": engine.choice()}, grouping, told, tensors)
     if status in ("complete", "diverged"):
         tidy(writer.folder)
@@ -217,6 +222,10 @@ def _summary(problem: Problem, state: State, status: str) -> dict[str, Any]:
         "test_accuracy": row.test_accuracy,
         "val_accuracy": val.accuracy if val else None,
         "train_loss": row.train_loss,
+        "node_mean": row.node_mean,
+        "node_sd": row.node_sd,
+        "node_worst": row.node_worst,
+        "by_class": by_class(problem, state.models) if status == "complete" else row.by_class,
         **timings(problem, state),
         "Delta": row.Delta,
         "delta": row.delta,

@@ -51,6 +51,10 @@ class _Measured(Struct, kw_only=True):
     test_accuracy: Maybe
     wall_s: Maybe = None
     train_loss: Maybe = None
+    node_mean: Maybe = None
+    node_sd: Maybe = None
+    node_worst: Maybe = None
+    by_class: list[Maybe] | None = None
     group_sizes: list[Whole] = []
     bytes_by_tier: dict[str, Number] = {}
 
@@ -206,5 +210,6 @@ def _odd_settings(config: Json) -> Iterator[str]:
     for name, part in config.items():
         for key, value in part.items() if isinstance(part, dict) else ():
             number = isinstance(value, int | float) and -MOST < value < MOST
-            if not (number or isinstance(value, str)):
+            listed = isinstance(value, list) and all(isinstance(word, str) for word in value)
+            if not (number or listed or isinstance(value, str)):
                 yield f"config.toml: {name}.{key} must be a number or a text, got {short(value)}"

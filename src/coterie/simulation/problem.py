@@ -10,6 +10,7 @@ from coterie.engine.update import NOTHING, Scope, Update
 from coterie.grouping import Planner
 from coterie.simulation.clock import LONGEST_S
 from coterie.simulation.fleet import Averaging, Fleet
+from coterie.simulation.measures import Measures
 from coterie.simulation.participation import Participation
 from coterie.simulation.schedule import Schedule
 from coterie.simulation.view import View
@@ -39,7 +40,8 @@ class Problem:
     update: Update = NOTHING  # what is added to SGD and a mean
     d: int = 0  # trained numbers of a model
     starts: "Tensor | None" = None  # first models [K, D] of an algorithm that has several
-    eval_every: int = 1  # measure every so many global means
+    eval_every: int = 1  # evaluate every so many global means
+    measures: Measures = field(default_factory=Measures)  # what is measured then
 
     @cached_property
     def everyone(self) -> Averaging:

@@ -67,7 +67,7 @@ class Pilot:
         """Look at every global mean: in the pilot for the first choice, then for a better one."""
         if turn.scope is not Event.GLOBAL:
             return s
-        s = replace(s, row=row_after(problem, s, turn, due=True))
+        s = replace(s, row=row_after(problem, s, turn, due=True, loss=True))
         assert s.tuned is not None  # from the beginning
         tuned = seen(s.tuned, s.plan.schedule, s.t, s.row.train_loss, self._accuracy(problem, s))
         if s.groups is not None:
@@ -80,7 +80,7 @@ class Pilot:
         choice = choose(problem, self, tuned, shown, s.clock.bytes)
         self.told(choice)
         s = replace(s, plan=first(tuned, choice, s.clock.seconds))
-        return replace(s, row=row_after(problem, s, turn, due=True))
+        return replace(s, row=row_after(problem, s, turn, due=True, loss=True))
 
     def _accuracy(self, problem: Problem, s: State) -> float:
         """Return the accuracy that a run is tuned by: on the validation part, if on any."""
