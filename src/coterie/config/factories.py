@@ -88,18 +88,31 @@ def load_dataset(config: Config, progress: Progress = lambda what, done, of: Non
     return datasets.load(config.data.name, path, progress)
 
 
-def split_kind(config: Config) -> SplitKind:
-    """Say how a config splits its examples: what is set, or what "auto" stands for."""
-    return "pooled" if config.data.split == "auto" else config.data.split
+def split_kind(config: Config, algorithm: Algorithm | None = None) -> SplitKind:
+    """Say how a config splits its examples: what is set, or what "auto" stands for.
+
+    That is "pooled", or "per-node" where not all nodes have the same model in the end.
+    """
+    if config.data.split != "auto":
+        return config.data.split
+    made = algorithm or config.algorithm.made
+    own = made.personal or made.policy is not None or config.algorithm.tau2 == "never"
+    return "per-node" if own else "pooled"
 
 
-def divide(config: Config, dataset: Dataset, *, pooled: bool = False) -> Divided:
+def divide(
+    config: Config,
+    dataset: Dataset,
+    *,
+    pooled: bool = False,
+    algorithm: Algorithm | None = None,
+) -> Divided:
     """Take the sample, split it as the config says, and deal it to nodes, or pool it on one.
 
     By "per-node", examples are dealt before they are split; else the training part is dealt. One
     node that holds everything splits it as "pooled" does.
     """
-    kind = split_kind(config)
+    kind = split_kind(config, algorithm)
     if kind == "official":
         _check_official(dataset)
     total, wanted = len(dataset.y), (Stream.SAMPLE, Stream.SPLIT, Stream.PARTITION)
@@ -364,20 +377,25 @@ def make_engine(
     order = split.train[np.concatenate(part.indices)]
     nodes = Nodes(dataset.x[order], dataset.y[order], part.sizes)
     held_out: dict[Part, Any] = {}
+    sizes: dict[Part, Ints] = {}
     for name in PARTS:
-        at = divided.held_out(name).examples  # its `sizes` say which are whose; no engine asks yet
-        held_out[name] = (dataset.x[at], dataset.y[at])
+        part_of = divided.held_out(name)
+        held_out[name] = (dataset.x[part_of.examples], dataset.y[part_of.examples])
+        if part_of.sizes is not None:
+            sizes[name] = part_of.sizes
+    whose = sizes or None
     c = config.train
     cores = threads if c.threads == "auto" else c.threads
     if c.engine == "sequential":
-        return Sequential(model, nodes, held_out, steps, c.device, rule)
+        return Sequential(model, nodes, held_out, steps, c.device, rule, held_sizes=whose)
     if c.engine == "ray":
         from coterie.engine.ray.engine import Sharded
 
         actors, number = make_actors(config, threads, say)
         each = config.ray.cpus_per_actor
-        return Sharded(model, nodes, held_out, steps, actors, number, c.device, rule, each)
-    return Vectorized(model, nodes, held_out, steps, c.device, rule, cores)
+        where = actors, number, c.device
+        return Sharded(model, nodes, held_out, steps, *where, rule, each, held_sizes=whose)
+    return Vectorized(model, nodes, held_out, steps, c.device, rule, cores, held_sizes=whose)
 
 
 def make_actors(config: Config, cores: int, say: Callable[[str], None]) -> "tuple[Actors, int]":

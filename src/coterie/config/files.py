@@ -76,11 +76,11 @@ def expand(content: Nested, overrides: Iterable[str] = (), scale: Scale = "full"
     """Make the configs of an experiment: the file's values, its sweep, then the overrides."""
     content = dict(content)
     selected_by(content)
-    small, sweep = _section(content, "small"), _dotted(_section(content, "sweep"))
+    small, sweep = _section(content, "small"), dotted(_section(content, "sweep"))
     sweep.pop("select", None)
     if scale == "small":
-        sweep |= _dotted(_section(small, "sweep"))
-        for key, value in _dotted(small).items():
+        sweep |= dotted(_section(small, "sweep"))
+        for key, value in dotted(small).items():
             content = _with(content, key, value)
     where = [key for key in sweep if key == WHERE or key.startswith(f"{WHERE}.")]
     if where:
@@ -135,11 +135,11 @@ def _settings(key: str, values: object) -> list[list[tuple[str, object]]]:
     own = {f.name for f in fields(Config)}
     found = []
     for value in values:
-        table = _dotted(value) if isinstance(value, dict) else {key: value}
+        table = dotted(value) if isinstance(value, dict) else {key: value}
         outside = isinstance(value, dict) and key in own
         found.append(
             [
-                (f"{key}.{k}" if outside and "." not in k and k not in own else k, v)
+                (f"{key}.{k}" if outside and k.partition(".")[0] not in own else k, v)
                 for k, v in table.items()
             ]
         )
@@ -211,14 +211,7 @@ def flat(config: Config) -> dict[str, Any]:
     >>> flat(Config())["algorithm.tau1"], flat(Config())["train.measure"]
     (1, 'accuracy,loss/10,Delta/10')
     """
-    table: dict[str, Any] = {}
-    for name, part in asdict(config).items():
-        table |= (
-            {f"{name}.{k}": one_text(v) for k, v in part.items()}
-            if isinstance(part, dict)
-            else {name: part}
-        )
-    return table
+    return {key: one_text(value) for key, value in dotted(asdict(config)).items()}
 
 
 def one_text(value: Any) -> Any:
@@ -235,24 +228,24 @@ def settings() -> list[tuple[str, Any, str, tuple[str, ...]]]:
     return [(key, f.default, f.metadata["about"], words(f)) for key, f in leaves(Config)]
 
 
-def _dotted(table: Nested) -> Nested:
+def dotted(table: Nested) -> Nested:
     """Write {"a": {"b": values}}, TOML's `a.b = values` without quotes, as {"a.b": values}."""
     flat: Nested = {}
     for key, value in table.items():
-        inner = {f"{key}.{k}": v for k, v in value.items()} if isinstance(value, dict) else None
-        flat |= {key: value} if inner is None else inner
+        inside = dotted(value) if isinstance(value, dict) else None
+        flat |= {key: value} if inside is None else {f"{key}.{k}": v for k, v in inside.items()}
     return flat
 
 
 def _with(content: Nested, dotted: str, value: object) -> Nested:
-    """Return content with content["a"]["b"] = value for the key "a.b"."""
+    """Return content with content["a"]["b"] = value for the key "a.b"; deeper ones likewise."""
     section, dot, name = dotted.partition(".")
     if not dot:
         return {**content, section: value}
     inner = content.get(section, {})
     if not isinstance(inner, dict):
         raise ConfigError(f"{section!r} is a value, so there is no {dotted!r}")
-    return {**content, section: {**inner, name: value}}
+    return {**content, section: _with(inner, name, value)}
 
 
 def _resolve(config: Config) -> Config:

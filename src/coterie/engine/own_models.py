@@ -6,19 +6,26 @@ import numpy as np
 
 from coterie.core.arrays import Ints
 from coterie.engine.contract import Models
+from coterie.engine.memory import BESIDE, PART, PLACES
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
 def own_models(models: Models, nodes: Ints) -> "Tensor":
-    """Return the own models [c, d] of c nodes."""
-    return models.w[models.of_node[nodes]]
+    """Return the own models [c, d] of c nodes: what they were given, or what they keep of it."""
+    if BESIDE in models.memory:
+        return models.memory[BESIDE][nodes]
+    found = models.w[models.of_node[nodes]]
+    if PLACES in models.memory:
+        found[:, models.memory[PLACES]] = models.memory[PART][nodes]
+    return found
 
 
 def sharing(models: Models) -> Ints:
     """Return a number [n] for every node; nodes with the same number have the same own model."""
-    return models.of_node
+    personal = BESIDE in models.memory or PLACES in models.memory
+    return np.arange(len(models.of_node)) if personal else models.of_node
 
 
 def distinct(models: Models) -> tuple[Ints, Ints]:

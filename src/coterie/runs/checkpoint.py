@@ -220,8 +220,8 @@ def difference(now: Config, before: Config) -> str | None:
     """
     there = flat(before)
     for key, value in flat(now).items():
-        if value != there[key] and not key.startswith(f"{WHERE}."):
-            return f"{key} is {value} and was {there[key]}"
+        if value != there.get(key) and not key.startswith(f"{WHERE}."):
+            return f"{key} is {value} and was {there.get(key, 'not set')}"
     return None
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from coterie.config.files import WHERE, one_text
+from coterie.config.files import WHERE, dotted, one_text
 from coterie.core.arrays import Ints
 from coterie.core.errors import RecordError
 from coterie.core.files import json_bytes, lock, read_object, write_atomically, write_json, writing
@@ -214,9 +214,7 @@ class RecordedRun:
         """The config as one level of dotted keys, without the seed and where it ran."""
         said = {name: part for name, part in self.config.items() if name != WHERE}
         sections = {name: part for name, part in said.items() if isinstance(part, dict)}
-        return {
-            f"{name}.{k}": one_text(v) for name, part in sections.items() for k, v in part.items()
-        }
+        return {key: one_text(value) for key, value in dotted(sections).items()}
 
 
 def read_run(folder: Path) -> RecordedRun:

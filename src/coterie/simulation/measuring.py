@@ -7,14 +7,14 @@ import numpy as np
 
 from coterie.core.arrays import Floats
 from coterie.core.errors import DivergenceError
-from coterie.engine.contract import Gradients, Measured, Models, NodeScores, Score
+from coterie.engine.contract import Gradients, HeldPart, Measured, Models, NodeScores, Score
 from coterie.engine.own_models import own_models, sharing
 from coterie.simulation.clock import Clock
 from coterie.simulation.fleet import Averaging
 from coterie.simulation.measures import ALWAYS
 from coterie.simulation.problem import Problem
 from coterie.simulation.row import Row
-from coterie.simulation.schedule import Event
+from coterie.simulation.schedule import NEVER, Event
 from coterie.simulation.state import Plan, State, Turn
 
 NOTHING: frozenset[str] = frozenset()
@@ -36,12 +36,12 @@ def row_after(
     the training loss is measured anyhow.
     """
     what = {"loss"} if loss else NOTHING
-    evaluation, left = divmod(s.t // problem.schedule.cycle, problem.eval_every)
+    evaluation, left = divmod(s.t // problem.schedule.round, problem.eval_every)
     if s.t == problem.steps:
         what |= problem.measures.all | ALWAYS
     elif due:
         what |= problem.measures.all
-    elif turn.scope is Event.GROUP:
+    elif turn.scope is Event.GROUP and problem.schedule.tau2 != NEVER:
         what |= problem.measures.of_groups
     elif left == 0:
         what |= problem.measures.at(evaluation)
@@ -117,15 +117,13 @@ def _scored(
     Nodes are told apart wherever that comes with the accuracy: they have a test part or a model of
     their own.
     """
-    engine, one = problem.engine, _one(models)
-    apart = not one or engine.has_own("test")
-    nodes = "nodes" in what or ("accuracy" in what and apart)
-    scores = engine.score_nodes(models, "test") if nodes else None
+    nodes = "nodes" in what or ("accuracy" in what and _told_apart(problem, models, "test"))
+    scores = problem.engine.score_nodes(models, "test") if nodes else None
     whole = None
     if scores is not None:
-        whole = _whole(problem.fleet.p, scores, own=engine.has_own("test"), one=one)
+        whole = _whole(problem, models, "test", scores)
     elif "accuracy" in what:
-        whole = engine.evaluate(own_models(models, np.array([0]))[0], "test")
+        whole = overall(problem, models, "test")
     if whole is not None and not math.isfinite(whole.loss):
         _diverged(f"loss is {whole.loss}", t)
     shown = whole if "accuracy" in what else None
@@ -138,21 +136,29 @@ def _scored(
     }
 
 
-def _whole(p: Floats, scores: NodeScores, *, own: bool, one: bool) -> Score:
-    """Score of all: over the nodes' test examples or, where these are pooled, nodes by their data.
+def _told_apart(problem: Problem, models: Models, part: HeldPart) -> bool:
+    """Whether nodes have a part, or a model, of their own."""
+    return problem.engine.has_own(part) or not _one(models)
 
-    >>> half = NodeScores(np.array([1.0, 2.0]), np.array([1, 3]), np.array([2, 6]))
-    >>> _whole(np.array([0.5, 0.5]), half, own=True, one=False)
-    Score(loss=1.75, accuracy=0.5)
-    """
-    if own:
+
+def overall(problem: Problem, models: Models, part: HeldPart) -> Score:
+    """Score the models in use on a part, each on its nodes' examples, or by their data."""
+    if _told_apart(problem, models, part):
+        return _whole(problem, models, part, problem.engine.score_nodes(models, part))
+    return problem.engine.evaluate(own_models(models, np.array([0]))[0], part)
+
+
+def _whole(problem: Problem, models: Models, part: HeldPart, scores: NodeScores) -> Score:
+    """Score of all: over the nodes' examples or, where these are pooled, nodes by their data."""
+    if problem.engine.has_own(part):
         there = scores.count > 0
         total = int(scores.count.sum())
         loss = float(scores.loss[there] @ scores.count[there]) / total
         return Score(loss, int(scores.right.sum()) / total)
     accuracy = scores.right / scores.count
-    if one:
+    if _one(models):
         return Score(float(scores.loss[0]), float(accuracy[0]))
+    p = problem.fleet.p
     return Score(float(p @ scores.loss), float(p @ accuracy))
 
 

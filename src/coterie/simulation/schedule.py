@@ -31,6 +31,11 @@ class Schedule:
         """Local steps from one global mean to the next: a round."""
         return self.tau1 * self.tau2
 
+    @property
+    def round(self) -> int:
+        """Local steps of a round: up to a global mean or, if there is none, to a group's."""
+        return self.tau1 if self.tau2 == NEVER else self.cycle
+
     def event(self, t: int) -> Event:
         """Event at the end of step t = 1, 2, ..."""
         if (t - self.start) % self.cycle == 0:
