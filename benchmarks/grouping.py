@@ -33,8 +33,8 @@ from coterie.grouping.medoids import node_grouping
 from coterie.grouping.objective import Objective, Priced, price
 from coterie.grouping.planner import coterie
 from coterie.network import Network
-from coterie.simulation.algorithms import METHODS, Search
 from coterie.simulation.loop import first_evidence
+from coterie.simulation.search import METHODS, Search
 from coterie.topology import Topology, fat_tree, kary_fat_tree, waxman
 from plain_assignment import assign_plainly
 

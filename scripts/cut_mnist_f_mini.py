@@ -31,6 +31,8 @@ def main(folder: Path | None) -> None:
     np.savez_compressed(EMBEDDED, x=full.x[chosen, 0], y=full.y[chosen].astype(np.uint8))
     digest = hashlib.sha256(full.x[chosen, 0].tobytes() + full.y[chosen].tobytes()).hexdigest()
     print(f"{EMBEDDED.name}: {len(chosen)} images, {EMBEDDED.stat().st_size:,} bytes")
+    assert full.test is not None
+    print(f"from the official test part: the last {full.test[chosen].sum():,}")
     print(f"sha256 of pixels and labels: {digest}")
 
 

@@ -11,10 +11,11 @@ from torch import nn
 
 from coterie.engine.contract import Engine, LocalSteps, Models
 from coterie.engine.local_rule import LocalRule
-from coterie.engine.module import Nodes
-from coterie.engine.scaffold import Scaffold
+from coterie.engine.memory import LAST
+from coterie.engine.module import HeldSizes, Nodes
 from coterie.engine.sequential import Sequential
-from coterie.engine.update import Update
+from coterie.engine.server import after_mean
+from coterie.engine.update import NOTHING, Update
 from coterie.engine.vectorized import Vectorized
 from coterie.models import make_model
 
@@ -80,6 +81,7 @@ def engines(
     kernel: str = "",
     dtype: torch.dtype = torch.float64,
     nudge: float = 0.0,
+    held_sizes: HeldSizes | None = None,
 ) -> tuple[Sequential, Vectorized]:
     """Return the oracle and the engine under test on the same nodes and weights.
 
@@ -92,8 +94,23 @@ def engines(
     held_out = {"val": (nodes.x[:30], nodes.y[:30]), "test": (nodes.x, nodes.y)}
     lr = 0.02 if "cnn" in name else 0.1
     steps = LocalSteps(lr, 0.99, batch_size, unit, 3)  # type: ignore[arg-type]
-    oracle = Sequential(copy.deepcopy(module), nodes, held_out, steps, rule=rule)  # type: ignore[arg-type]
-    fast = Vectorized(module, nodes, held_out, steps, rule=rule, workers=workers)  # type: ignore[arg-type]
+    oracle = Sequential(
+        copy.deepcopy(module),
+        nodes,
+        held_out,  # type: ignore[arg-type]
+        steps,
+        rule=rule,
+        held_sizes=held_sizes,
+    )
+    fast = Vectorized(
+        module,
+        nodes,
+        held_out,  # type: ignore[arg-type]
+        steps,
+        rule=rule,
+        workers=workers,
+        held_sizes=held_sizes,
+    )
     if kernel:
         fast.choose({"kernel": kernel})
     return oracle, fast
@@ -106,28 +123,34 @@ def _nudge(module: nn.Module, part: float) -> None:
             w.mul_(1 + part * (2.0 * torch.randint(2, w.shape, generator=random).double() - 1))
 
 
-def train(engine: Engine, aggregations: int = 10, tau1: int = 1) -> Models:
-    """Average by groups, and every third time globally."""
-    models = engine.initial()
+def train(
+    engine: Engine, aggregations: int = 10, tau1: int = 1, update: Update = NOTHING
+) -> Models:
+    """Average by groups, and every third time globally; an update does what follows a mean."""
+    models, p = engine.initial(), nodes_of().sizes / nodes_of().sizes.sum()
+    d = len(models.memory[LAST]) if LAST in models.memory else models.w.shape[1]
     for r in range(aggregations):
         z = EVERYONE if r % 3 == 2 or r == aggregations - 1 else GROUPS
         models = engine.advance(models, r * tau1, (r + 1) * tau1, z)
-        if z is EVERYONE:
-            rule = LocalRule(correction=Scaffold() if "own.scaffold" in models.memory else None)
-            models = Update(rule).after(models, nodes_of().sizes / nodes_of().sizes.sum())
+        models = after_mean(update, models, d, p, GROUPS, 1.0, everyone=z is EVERYONE)
     return models
 
 
-def same(a: Engine, b: Engine, tau1: int = 1, close: float = 1e-9) -> None:
+def same(
+    a: Engine, b: Engine, tau1: int = 1, close: float = 1e-9, update: Update = NOTHING
+) -> None:
     """Assert equal models, losses, scores and divergences after ten aggregations."""
-    wa, wb = train(a, tau1=tau1).w, train(b, tau1=tau1).w
+    ma, mb = train(a, tau1=tau1, update=update), train(b, tau1=tau1, update=update)
+    for key, array in ma.memory.items():
+        assert float((mb.memory[key] - array).abs().max()) <= close * (float(array.abs().max()) + 1)
+    wa, wb = ma.w, mb.w
     assert wa.dtype == wb.dtype == torch.float64
     assert wa.shape == wb.shape == (1, len(wa[0]))
     assert float((wa - wb).abs().max()) <= close * float(wa.abs().max())
-    ma, mb = a.measure(wa[0], GROUPS), b.measure(wb[0], GROUPS)
-    assert mb.losses == pytest.approx(ma.losses, rel=close)
-    assert mb.delta == pytest.approx(ma.delta, rel=close)
-    assert mb.Delta == pytest.approx(ma.Delta, rel=close)
+    one, other = a.measure(wa[0], GROUPS), b.measure(wb[0], GROUPS)
+    assert other.losses == pytest.approx(one.losses, rel=close)
+    assert other.delta == pytest.approx(one.delta, rel=close)
+    assert other.Delta == pytest.approx(one.Delta, rel=close)
     assert b.evaluate(wb[0], "test").loss == pytest.approx(
         a.evaluate(wa[0], "test").loss, rel=close
     )

@@ -10,6 +10,7 @@ from torch import nn
 
 from coterie.engine.contract import LocalSteps
 from coterie.engine.local_rule import LocalRule
+from coterie.engine.module import HeldSizes
 from coterie.engine.ray.engine import Sharded
 from coterie.engine.ray.worker import Part, Shard
 from coterie.engine.sequential import Sequential
@@ -48,14 +49,16 @@ def sharded(
     rule: LocalRule | None = None,
     lr: float | None = None,
     dtype: torch.dtype = torch.float64,
+    held_sizes: HeldSizes | None = None,
 ) -> tuple[Sequential, Sharded, Here]:
     """Return the oracle, the same on several actors, and these."""
     torch.manual_seed(3)
     module, nodes, rule = MODULES[name]().to(dtype), nodes_of(), rule or LocalRule()
     held_out: Any = {"val": (nodes.x[:30], nodes.y[:30]), "test": (nodes.x, nodes.y)}
     steps = LocalSteps(lr or (0.02 if "cnn" in name else 0.1), 0.99, 5, "epoch", 3)
-    oracle = Sequential(copy.deepcopy(module), nodes, held_out, steps, rule=rule)
+    own = held_sizes
+    oracle = Sequential(copy.deepcopy(module), nodes, held_out, steps, rule=rule, held_sizes=own)
     here = Here()
-    engine = Sharded(module, nodes, held_out, steps, here, actors, rule=rule)
+    engine = Sharded(module, nodes, held_out, steps, here, actors, rule=rule, held_sizes=own)
     engine.choose({"kernel": kernel, "actors": str(actors)})
     return oracle, engine, here

@@ -60,8 +60,14 @@ LABELS = np.array([0, 1])
 @pytest.mark.parametrize(
     ("arrays", "says"),
     [
-        ({"x": np.zeros((2, 3), np.uint8)}, "must hold 'x', 'y' and perhaps 'user', has 'x'"),
-        ({"X": np.zeros((2, 3), np.uint8), "label": LABELS}, "perhaps 'user', has 'X', 'label'"),
+        (
+            {"x": np.zeros((2, 3), np.uint8)},
+            "'x', 'y' and perhaps 'user', 'test', has 'x'",
+        ),
+        (
+            {"X": np.zeros((2, 3), np.uint8), "label": LABELS},
+            "'user', 'test', has 'X', 'label'",
+        ),
         (
             {"x": np.zeros((3, 3), np.uint8), "y": LABELS},
             r"for each example of x, \[3\], got \[2\]",
@@ -155,6 +161,9 @@ def test_a_dataset_of_your_own_making_is_checked() -> None:
         Dataset("mine", x, y, 3.0): "n_classes must be a whole number",  # type: ignore[arg-type]
         Dataset("mine", x, y, 10**12): "n_classes must be a whole number up to 1,000,000",
         Dataset("mine", x.astype(float), y, 3): "numbers .float32.",
+        Dataset("mine", x, y, 3, test=[True] * 3): "test must be a NumPy array, got list",  # type: ignore[arg-type]
+        Dataset("mine", x, y, 3, test=np.ones(2, bool)): r"test must be 3 times .*got bool \[2\]",
+        Dataset("mine", x, y, 3, test=y): "test must be 3 times true or false .*got int64",
     }.items():
         with pytest.raises(DataError, match=says):
             check_dataset(bad)

@@ -1,6 +1,7 @@
 """Decoded data is kept under the sha256 of what it came from."""
 
 import gzip
+import json
 import logging
 import os
 import shutil
@@ -75,9 +76,44 @@ def test_arrays_that_do_not_fit_together_are_made_anew(tmp_path: Path, cache: Pa
         np.save(decoded / "y.npy", bad)
         assert np.array_equal(load("mnist-o", source).y, good)
     about = (decoded / "about.json").read_text()
-    (decoded / "about.json").write_text(about.replace("decoded 1", "decoded 0"))
+    (decoded / "about.json").write_text(about.replace("decoded 2", "decoded 1"))
     np.save(decoded / "y.npy", good[::-1])
     assert np.array_equal(load("mnist-o", source).y, good)
+
+
+def test_the_official_test_part_is_kept_with_the_arrays(tmp_path: Path, cache: Path) -> None:
+    source = write_mnist(tmp_path / "mnist")
+    for _ in range(2):  # decoded, then from the cache
+        test = load("mnist-o", source).test
+        assert test is not None
+        assert np.flatnonzero(test).tolist() == list(range(50, 70))
+    (decoded,) = (p for p in (cache / "mnist-o" / "decoded").iterdir() if p.name != "seen")
+    for bad in (np.ones(3, dtype=bool), np.ones(70, dtype=np.int64)):
+        np.save(decoded / "test.npy", bad)
+        assert np.array_equal(load("mnist-o", source).test, test)  # type: ignore[arg-type]
+    (decoded / "test.npy").unlink()
+    assert np.array_equal(load("mnist-o", source).test, test)  # type: ignore[arg-type]
+    no_parts = write_leaf(tmp_path / "leaf" / "a.json", leaf_content({"u": [1, 2]})).parent
+    assert load("femnist", no_parts).test is None
+    assert load("femnist", no_parts).test is None
+
+
+def test_arrays_of_an_older_form_are_replaced_in_their_place(tmp_path: Path, cache: Path) -> None:
+    """Those of the first form do not say which examples are tested on."""
+    sources.import_files("mnist-o", write_mnist(tmp_path / "m"), trust=True, progress=Counter())
+    before = set((cache / "mnist-o" / "decoded").iterdir())
+    (decoded,) = (p for p in before if p.name != "seen")
+    about = json.loads((decoded / "about.json").read_text())
+    del about["has_test"]
+    (decoded / "about.json").write_text(json.dumps(about | {"form": "coterie decoded 1"}))
+    (decoded / "test.npy").unlink()
+    test = load("mnist-o").test
+    assert test is not None
+    assert test.sum() == 20
+    assert set((cache / "mnist-o" / "decoded").iterdir()) - {decoded.with_name("seen")} == {decoded}
+    count = Counter()
+    load("mnist-o", progress=count)
+    assert not count.told
 
 
 def test_a_copy_of_an_imported_source_is_read_for_itself(tmp_path: Path, cache: Path) -> None:

@@ -30,6 +30,21 @@ def test_the_full_fashion_mnist_has_seventy_thousand_balanced_images(cache: Path
     assert np.bincount(data.y).tolist() == [7_000] * 10
 
 
+@pytest.mark.skipif(
+    not Path("/usr/share/datasets/fashion-mnist").is_dir(), reason="needs dataset-fashion-mnist"
+)
+def test_the_last_embedded_images_are_from_the_official_test_part(cache: Path) -> None:
+    full, mini = load("mnist-f"), load("mnist-f-mini")
+    assert full.test is not None
+    assert mini.test is not None
+    assert np.flatnonzero(full.test).tolist() == list(range(60_000, 70_000))
+    official = {full.x[i].tobytes() for i in np.flatnonzero(full.test)}
+    others = {full.x[i].tobytes() for i in np.flatnonzero(~full.test)}
+    assert mini.test.sum() == 1014
+    assert all(mini.x[i].tobytes() in official for i in np.flatnonzero(mini.test))
+    assert all(mini.x[i].tobytes() in others for i in np.flatnonzero(~mini.test))
+
+
 @pytest.mark.skipif(not FEMNIST, reason="needs $COTERIE_TEST_FEMNIST, LEAF's JSON of FEMNIST")
 def test_real_femnist_has_writers_and_sixty_two_classes(cache: Path) -> None:
     data = load("femnist", Path(FEMNIST))

@@ -90,10 +90,11 @@ def test_no_idx_file_does_worse_than_our_error(tmp_path: Path, data: st.DataObje
 def test_the_four_files_are_pooled_wherever_below_the_folder_they_are(tmp_path: Path) -> None:
     plain = write_mnist(tmp_path / "a" / "package" / "data")
     packed = write_mnist(tmp_path / "b", pack=True)
-    x, y = read_idx_pairs(find_idx(tmp_path / "a"), 10)
+    x, y, test = read_idx_pairs(find_idx(tmp_path / "a"), 10)
     assert x.shape == (70, 1, 28, 28)
     assert y.tolist() == [i % 10 for i in [*range(50), *range(20)]]
-    again, _ = read_idx_pairs(find_idx(packed), 10)
+    assert test.tolist() == [False] * 50 + [True] * 20
+    again, *_ = read_idx_pairs(find_idx(packed), 10)
     assert np.array_equal(x, again)
     (plain / "extra").mkdir()
     write_mnist(plain / "extra")
@@ -111,9 +112,10 @@ def test_emnists_pictures_are_turned_and_its_letters_count_from_one(tmp_path: Pa
             path = tmp_path / f"emnist-letters-{part}-{kind}-ubyte.gz"
             path.write_bytes(gzip.compress(idx_bytes(array)))
     files = find_idx(tmp_path, "emnist-letters-", "test")
-    x, y = read_idx_pairs(files, 26, 1, transposed=True)
+    x, y, test = read_idx_pairs(files, 26, 1, transposed=True)
     assert np.array_equal(x[0, 0], picture[0].T)
     assert y.tolist() == [25, 25]
+    assert test.tolist() == [False, True]
 
 
 @pytest.mark.parametrize(

@@ -20,11 +20,21 @@ def test_leaf_files_are_pooled_and_a_user_in_two_of_them_is_one(tmp_path: Path) 
     train = leaf_content({"b": [1, 61], "a": [0]}) | {"hierarchies": ["x", "y"]}
     write_leaf(tmp_path / "train" / "all_data_0.json.gz", train)
     write_leaf(tmp_path / "test" / "all_data_0.json", leaf_content({"b": [7]}, seed=1))
-    x, y, users, names = read_leaf(find_leaf(tmp_path), 62, SHAPE)
+    x, y, users, names, test = read_leaf(find_leaf(tmp_path), 62, SHAPE)
     assert y.tolist() == [7, 1, 61, 0]
     assert [names[u] for u in users] == ["b", "b", "b", "a"]
     given = np.rint(np.array(train["user_data"]["b"]["x"]) * 255).reshape(2, 1, 28, 28)
     assert np.array_equal(x[1:3], given)
+    assert test is not None
+    assert test.tolist() == [True, False, False, False]
+
+
+def test_leafs_test_part_is_known_by_its_folder_beside_train(tmp_path: Path) -> None:
+    """One folder alone, whatever its name, says nothing of what is tested on."""
+    for name in ("test", "all_data", "train"):
+        write_leaf(tmp_path / name / name / "a.json", leaf_content({"u": [1, 2]}))
+        *_, test = read_leaf(find_leaf(tmp_path / name), 62, SHAPE)
+        assert test is None
 
 
 def _leaf(**changes: object) -> dict[str, object]:
@@ -130,7 +140,7 @@ def test_no_leaf_file_does_worse_than_our_error(tmp_path: Path, data: st.DataObj
     path = tmp_path / "fuzzed.json"
     path.write_bytes(content)
     try:
-        x, y, users, names = read_leaf([path], 2, (1, 2, 1))
+        x, y, users, names, _ = read_leaf([path], 2, (1, 2, 1))
     except DataError as error:
         assert str(path.parent) in str(error)
         assert "\n" not in str(error)
@@ -154,7 +164,7 @@ def test_only_train_and_test_are_read_of_what_leaf_leaves_behind(tmp_path: Path)
         find_leaf(tmp_path)
     write_leaf(tmp_path / "train" / "all_data_0.json", leaf_content({"u": [1, 2]}))
     write_leaf(tmp_path / "test" / "all_data_0.json", leaf_content({"u": [3]}, seed=1))
-    _, y, _, _ = read_leaf(find_leaf(tmp_path), 62, SHAPE)
+    _, y, *_ = read_leaf(find_leaf(tmp_path), 62, SHAPE)
     assert y.tolist() == [3, 1, 2]
 
 

@@ -25,7 +25,9 @@ def test_known_files_are_imported_from_a_folder_or_archive_plain_or_gzipped(
     assert "mnist-o: 70 examples of 1x28x28 pixels" in done.output
     data = load("mnist-o")
     assert data.x.shape == (70, 1, 28, 28)
-    assert "70 examples" in coterie("data", "info", "mnist-o").output
+    said = coterie("data", "info", "mnist-o").output
+    assert "70 examples" in said
+    assert "20 of them are its official test part" in said
 
 
 def test_an_unknown_file_is_refused_unless_trusted(tmp_path: Path, cache: Path) -> None:

@@ -17,11 +17,14 @@ from coterie.engine.kernels.dense import find_chain
 from coterie.engine.kernels.stacked import treats_examples_alone
 from coterie.engine.local_rule import LocalRule
 from coterie.engine.module import inputs
-from coterie.engine.scaffold import Scaffold
 from coterie.engine.sequential import Sequential
+from coterie.engine.update import NOTHING
 from coterie.engine.vectorized import Vectorized
 from coterie.models import make_model
 from coterie.models.norm import LocalNorm
+from coterie.simulation.algorithms import ALGORITHMS
+from coterie.simulation.algorithms.fedprox import pulled
+from coterie.simulation.algorithms.scaffold import CORRECTED
 from engines import (
     CLASSES,
     EVERYONE,
@@ -163,7 +166,7 @@ def test_a_chain_is_linear_layers_and_relus_and_nothing_else() -> None:
 def test_one_gradient_per_group_equals_one_per_node(
     name: str, unit: str, batch_size: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rule = LocalRule(momentum=0.9, weight_decay=0.01, prox=0.1)
+    rule = LocalRule(momentum=0.9, weight_decay=0.01, update=pulled(0.1))
     oracle, fast = engines(name, batch_size, rule, unit=unit)
     calls = []
     together = Vectorized._group_steps
@@ -182,22 +185,35 @@ def test_one_gradient_does_only_where_nodes_start_and_end_together() -> None:
     assert not engines("sr", 5)[1]._one_gradient_does(3, 4)  # several batches in a step
     assert engines("sr", 20)[1]._one_gradient_does(3, 4)  # batches that hold every node
     assert not engines("messy", None)[1]._one_gradient_does(3, 4)
-    assert not engines("sr", None, LocalRule(correction=Scaffold()))[1]._one_gradient_does(3, 4)
+    assert not engines("sr", None, LocalRule(update=CORRECTED))[1]._one_gradient_does(3, 4)
 
 
 RULES = {
     "momentum": LocalRule(momentum=0.9),
     "decay": LocalRule(weight_decay=0.1),
-    "fedprox": LocalRule(prox=0.5),
-    "scaffold": LocalRule(correction=Scaffold()),
-    "all": LocalRule(momentum=0.5, weight_decay=0.01, prox=0.1),
+    "fedprox": LocalRule(update=pulled(0.5)),
+    "all": LocalRule(momentum=0.5, weight_decay=0.01, update=pulled(0.1)),
+    **{
+        name: LocalRule(update=algorithm.update)
+        for name, algorithm in ALGORITHMS.items()
+        if algorithm.update != NOTHING and name != "fedbn"
+    },
 }
 
 
 @pytest.mark.parametrize("kernel", ["dense", "stacked", "single"])
 @pytest.mark.parametrize("rule", RULES)
 def test_every_rule_is_the_same_in_every_kernel(rule: str, kernel: str) -> None:
-    same(*engines("2nn", 5, RULES[rule], kernel=kernel), tau1=2)
+    update = RULES[rule].update
+    same(*engines("2nn", 5, RULES[rule], kernel=kernel), tau1=2, update=update)
+
+
+def test_batch_norms_that_stay_on_nodes_are_the_same_in_both_engines() -> None:
+    update = ALGORITHMS["fedbn"].update
+    oracle, fast = engines("celeba-cnn", 5, LocalRule(update=update))
+    same(oracle, fast, update=update)
+    kept = train(oracle, 2).memory["own.~part"]
+    assert not torch.equal(kept[0], kept[1])
 
 
 def test_a_node_that_is_not_there_neither_steps_nor_counts() -> None:

@@ -8,11 +8,15 @@ from coterie.config.files import make_config
 from coterie.config.prepare import prepare
 from coterie.core.errors import ConfigError
 from coterie.engine.contract import LocalSteps, Models
-from coterie.engine.descent import Descent, travelled
+from coterie.engine.descent import Descent
 from coterie.engine.local_rule import LocalRule
-from coterie.engine.scaffold import Scaffold
-from coterie.engine.server import Server
+from coterie.engine.memory import first_memory
+from coterie.engine.server import after_mean
+from coterie.engine.turns import Turns
+from coterie.engine.update import At, Pull, Update
 from coterie.runs.execute import simulate
+from coterie.simulation.algorithms.fedopt import server_adam, server_momentum
+from coterie.simulation.algorithms.fedprox import pulled
 
 FEW: dict[str, dict[str, object]] = {
     "data": {"sample": 0.3},
@@ -22,8 +26,11 @@ FEW: dict[str, dict[str, object]] = {
 
 def walk(rule: LocalRule, steps: int, pull: float | None = None) -> float:
     """Go down f(w) = w^2/2 from w = 1 with rate 0.1."""
-    w = torch.ones(1, 1)
-    descent = Descent(rule, [w], None if pull is None else [torch.full((1, 1), pull)])
+    w, number = torch.ones(1, 1), torch.ones(1, 1)
+    if pull is not None:
+        offset = torch.full((1, 1), pull)
+        rule = LocalRule(update=Update(pull=lambda at: Pull(offset=offset)))
+    descent = Descent(rule, [w], At(w.clone(), {}, {}, {}, number, number, number))
     for _ in range(steps):
         descent.step([w.clone()], 0.1)
     return float(w)
@@ -48,18 +55,32 @@ def test_fedprox_pulls_to_where_the_node_began() -> None:
     w = 1.0
     for _ in range(5):
         w -= 0.1 * (w + 0.5 * (w - 1.0))
-    assert walk(LocalRule(prox=0.5), 5) == pytest.approx(w, rel=1e-6)
-    assert walk(LocalRule(prox=8.0), 200) == pytest.approx(8 / 9, rel=1e-4)
+    assert walk(LocalRule(update=pulled(0.5)), 5) == pytest.approx(w, rel=1e-6)
+    assert walk(LocalRule(update=pulled(8.0)), 200) == pytest.approx(8 / 9, rel=1e-4)
 
 
-def test_scaffold_adds_the_common_correction_less_its_own() -> None:
-    assert walk(LocalRule(correction=Scaffold()), 1, pull=-1.0) == pytest.approx(1.0)
+def test_an_offset_is_added_to_the_gradient() -> None:
+    assert walk(LocalRule(), 1, pull=-1.0) == pytest.approx(1.0)
 
 
-def test_rates_add_up_over_batches_and_steps() -> None:
-    assert travelled(LocalSteps(0.5, 0.5, 10, "epoch", 0), 0, 2, 25) == 3 * 0.5 + 3 * 0.25
-    assert travelled(LocalSteps(0.5, 0.5, 10, "batch", 0), 0, 2, 25) == 0.75
-    assert travelled(LocalSteps(0.5, 0.5, None, "epoch", 0), 1, 2, 25) == 0.25
+@pytest.mark.parametrize(
+    ("batch_size", "unit", "start", "rates", "batches"),
+    [
+        (10, "epoch", 0, 3 * 0.5 + 3 * 0.25, 6),
+        (10, "batch", 0, 0.75, 2),
+        (None, "epoch", 1, 0.25, 1),
+    ],
+)
+def test_rates_and_batches_of_a_turn_add_up(
+    batch_size: int | None, unit: str, start: int, rates: float, batches: int
+) -> None:
+    steps = LocalSteps(0.5, 0.5, batch_size, unit, 0)  # type: ignore[arg-type]
+    one = np.zeros(1, dtype=np.int64)
+    models, sizes = Models(torch.zeros(1, 2), one), np.array([25])
+    turns = Turns(LocalRule(update=pulled(1.0)), models, steps, start, 2, sizes, one, 2, np.ones(1))
+    at = turns.begin(one).at
+    assert at is not None
+    assert (float(at.rates), float(at.steps)) == (rates, batches)
 
 
 def test_scaffold_keeps_the_mean_of_the_corrections() -> None:
@@ -69,9 +90,9 @@ def test_scaffold_keeps_the_mean_of_the_corrections() -> None:
     states = list(simulate(config))
     memory = states[-1].models.memory
     p = prepare(config).problem.fleet.p
-    mean = torch.from_numpy(p).float() @ memory["own.scaffold"]
-    assert torch.allclose(memory["common.scaffold"], mean, atol=1e-6)
-    assert memory["own.scaffold"].abs().max() > 0
+    mean = torch.from_numpy(p).float() @ memory["own.c"]
+    assert torch.allclose(memory["common.c"], mean, atol=1e-6)
+    assert memory["own.c"].abs().max() > 0
 
 
 def test_scaffold_brings_very_different_nodes_nearer_to_the_optimum() -> None:
@@ -100,29 +121,30 @@ def test_scaffold_sends_twice_the_bytes_in_a_global_mean_only() -> None:
     assert twice.model_bytes == plain.model_bytes
 
 
-def after(server: Server, means: list[float]) -> list[float]:
+def after(update: Update, means: list[float], d: int = 2) -> list[list[float]]:
     """Return the global models that follow means that lie so far from the model before."""
     z = np.zeros(1, dtype=np.int64)
-    models = server.begin(Models(torch.zeros(1, 2), z))
+    first = torch.zeros(1, 2)
+    models = Models(first, z, first_memory(update, 1, first[0], d))
     found = []
     for way in means:
         moved = Models(models.w + torch.tensor([[way, way]]), z, models.memory)
-        models = server.after(moved)
-        found.append(float(models.w[0, 0]))
+        models = after_mean(update, moved, d, np.ones(1), z, 1.0, everyone=True)
+        found.append(models.w[0].tolist())
     return found
 
 
 def test_a_mean_is_taken_as_it_is() -> None:
-    assert after(Server(), [1.0, 1.0]) == [1.0, 2.0]
+    assert after(Update(), [1.0, 1.0]) == [[1.0, 1.0], [2.0, 2.0]]
 
 
 def test_server_momentum_carries_on() -> None:
-    assert after(Server("momentum", 2, 1.0, 0.5), [1.0, 1.0]) == [1.0, 2.5]
-    assert after(Server("momentum", 2, 0.1, 0.5), [1.0, 1.0]) == pytest.approx([0.1, 0.25])
+    assert after(server_momentum(1.0, 0.5), [1.0, 1.0])[1] == [2.5, 2.5]
+    assert after(server_momentum(0.1, 0.5), [1.0, 1.0])[1] == pytest.approx([0.25, 0.25])
 
 
 def test_server_adam_is_fedadam() -> None:
-    found = after(Server("adam", 2, 0.1, 0.9, 0.99, 1e-3), [1.0, 2.0])
+    found = [w for w, _ in after(server_adam(0.1, 0.9, 0.99, 1e-3), [1.0, 2.0])]
     m, v, w, expected = 0.0, 0.0, 0.0, []
     for way in (1.0, 2.0):
         m, v = 0.9 * m + 0.1 * way, 0.99 * v + 0.01 * way**2
@@ -132,10 +154,7 @@ def test_server_adam_is_fedadam() -> None:
 
 
 def test_what_is_not_trained_is_averaged_and_not_stepped() -> None:
-    server = Server("momentum", 1, 0.5, 0.0)
-    models = server.begin(Models(torch.zeros(1, 2), np.zeros(1, dtype=np.int64)))
-    moved = Models(torch.ones(1, 2), models.of_node, models.memory)
-    assert server.after(moved).w.tolist() == [[0.5, 1.0]]
+    assert after(server_momentum(0.5, 0.0), [1.0], d=1) == [[0.5, 1.0]]
 
 
 OPTIMIZERS: list[dict[str, object]] = [

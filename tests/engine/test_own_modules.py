@@ -13,10 +13,10 @@ from coterie.engine.contract import LocalSteps
 from coterie.engine.kernels.dense import find_chain
 from coterie.engine.local_rule import LocalRule
 from coterie.engine.module import FlatModule, Nodes, inputs
-from coterie.engine.scaffold import Scaffold
 from coterie.engine.sequential import Sequential
 from coterie.engine.vectorized import Vectorized
 from coterie.models import make_model
+from coterie.simulation.algorithms.scaffold import CORRECTED
 from engines import (
     CLASSES,
     GROUPS,
@@ -151,6 +151,6 @@ def test_a_module_that_works_in_place_does_not_change_the_data() -> None:
 
 
 def test_a_rate_that_vanishes_leaves_scaffold_as_it_is() -> None:
-    for engine in engines("sr", 5, LocalRule(correction=Scaffold())):
+    for engine in engines("sr", 5, LocalRule(update=CORRECTED)):
         late = engine.advance(engine.initial(), 9000, 9001, GROUPS)
-        assert torch.isfinite(late.memory["own.scaffold"]).all()
+        assert torch.isfinite(late.memory["own.c"]).all()

@@ -10,7 +10,8 @@ from coterie.core.errors import ConfigError, DivergenceError
 from coterie.divergences.sketch import Sketch
 from coterie.engine.local_rule import LocalRule
 from coterie.engine.ray.engine import deal
-from coterie.engine.scaffold import Scaffold
+from coterie.engine.update import NOTHING
+from coterie.simulation.algorithms import ALGORITHMS
 from engines import EVERYONE, GROUPS, same, train
 from sharding import sharded
 
@@ -35,13 +36,28 @@ def test_no_digit_depends_on_the_number_of_actors_where_nodes_train_one_by_one(n
     assert one.evaluate(a.w[0], "test") == four.evaluate(b.w[0], "test")
 
 
-@pytest.mark.parametrize("actors", [1, 4])
-def test_scaffolds_corrections_travel(actors: int) -> None:
-    oracle, engine, _ = sharded("2nn", actors, "dense", LocalRule(correction=Scaffold()))
-    same(oracle, engine)
-    a, b = train(oracle, 4).memory["own.scaffold"], train(engine, 4).memory["own.scaffold"]
-    assert torch.allclose(a, b, rtol=0, atol=1e-9)
-    assert a.abs().max() > 1e-3
+UPDATES = [name for name, a in ALGORITHMS.items() if a.update != NOTHING and name != "fedbn"]
+
+
+@pytest.mark.parametrize("actors", [1, 3])
+@pytest.mark.parametrize("name", UPDATES)
+def test_what_an_algorithm_keeps_travels(name: str, actors: int) -> None:
+    update = ALGORITHMS[name].update
+    oracle, engine, _ = sharded("2nn", actors, "dense", LocalRule(update=update))
+    same(oracle, engine, update=update)
+
+
+@pytest.mark.parametrize("name", [*UPDATES, "fedbn"])
+def test_no_digit_of_an_algorithm_depends_on_the_number_of_actors(name: str) -> None:
+    update, found = ALGORITHMS[name].update, []
+    model = "celeba-cnn" if name == "fedbn" else "2nn"
+    for actors in (1, 2, 3):
+        engine = sharded(model, actors, "single", LocalRule(update=update), dtype=torch.float32)[1]
+        found.append(train(engine, 4, update=update))
+    for other in found[1:]:
+        assert torch.equal(other.w, found[0].w)
+        for key, array in found[0].memory.items():
+            assert torch.equal(other.memory[key], array), key
 
 
 def test_one_question_a_mean_and_one_model_per_group_and_actor() -> None:

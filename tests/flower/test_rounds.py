@@ -23,9 +23,9 @@ from coterie.flower.state import State, load_state, save_state
 from coterie.grouping import Evidence, Grouping
 from coterie.preview.planfile import Plan as PlanFile
 from coterie.preview.planfile import PlanError, PlannedNode, Predicted
-from coterie.simulation.algorithms import Search
 from coterie.simulation.loop import rounds as simulated
 from coterie.simulation.schedule import Schedule
+from coterie.simulation.search import Search
 from coterie.simulation.state import Plan
 from crews import (
     TaskCrew,

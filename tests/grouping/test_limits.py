@@ -10,7 +10,7 @@ from coterie.grouping import Evidence, Grouping, Limits
 from coterie.grouping.evidence import whole_capacity
 from coterie.grouping.labels import label_ilp
 from coterie.grouping.limits import KEEPERS, broken, check_keeper, check_limits
-from coterie.simulation.algorithms import METHODS
+from coterie.simulation.search import METHODS
 from coterie.topology import edge_cloud, fat_tree
 from problems import random_evidence
 
@@ -74,7 +74,7 @@ def test_limits_are_refused_for_groupings_that_would_pass_over_them(method: str)
 
 @pytest.mark.parametrize("method", KEEPERS)
 def test_who_is_said_to_keep_limits_does(method: str) -> None:
-    from coterie.simulation.algorithms import Search
+    from coterie.simulation.search import Search
 
     base = random_evidence(20, 4, 0, edges=4)
     counts = np.random.default_rng(0).integers(1, 9, (20, 3))

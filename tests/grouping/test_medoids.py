@@ -12,7 +12,8 @@ from coterie.divergences.gram import divergence
 from coterie.grouping import Evidence, Grouping, check_grouping, with_servers
 from coterie.grouping.baselines import at_random, by_edge, single
 from coterie.grouping.medoids import Weights, _update, assignment_cost, node_grouping
-from coterie.simulation.algorithms import ALGORITHMS, Search
+from coterie.simulation.algorithms import ALGORITHMS
+from coterie.simulation.search import Search
 from coterie.topology import Speed, Topology, assemble, jellyfish
 from plain_assignment import assign_plainly
 from problems import random_evidence

@@ -95,7 +95,7 @@ def test_a_partition_depends_on_its_seed_alone() -> None:
 @pytest.mark.parametrize(
     ("kind", "nodes", "edges", "says"),
     [
-        ("Dtt", 500, 10, "num_nodes must be <= the number of training examples"),
+        ("Dtt", 500, 10, "num_nodes must be <= the number of examples to deal"),
         ("Dtt", 5, 10, "num_edges must be <= num_nodes"),
         ("Dht", 20, 10, "did you mean 'Dth'"),
         ("Dtz", 20, 10, "unknown partition 'Dtz'"),

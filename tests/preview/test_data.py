@@ -50,6 +50,21 @@ def test_the_line_of_a_case_worked_by_hand() -> None:
     assert "7,000 examples (4,200 train, 1,400 validation, 1,400 test), 10 classes" in one.facts
 
 
+def test_a_survey_says_how_it_was_split_and_what_nodes_are_tested_on() -> None:
+    content = {
+        "partition": {"kind": "iid"},
+        "algorithm": {"name": "hierfavg"},
+        "sweep": {"data.split": ["pooled", "per-node", "official"]},
+    }
+    pooled, own, official = survey_of(content)
+    assert pooled.title == "mnist-f-mini, iid, seed 0"
+    assert own.title == "mnist-f-mini, iid, split per-node, seed 0"
+    assert own.facts.endswith("; a node has 14/14/14 for validation and 14/14/14 to test on")
+    assert official.title == "mnist-f-mini, iid, split official, seed 0"
+    assert "1,014 test" in official.facts
+    assert official.facts.endswith("each 1x28x28")
+
+
 def test_the_picture_and_the_page_are_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,8 +18,8 @@ from coterie.preview.data import groups_of
 from coterie.preview.plan import PlanView, plans
 from coterie.render.page.html import png
 from coterie.render.page.plan import plan_figure
-from coterie.simulation.algorithms import METHODS
 from coterie.simulation.loop import first_evidence
+from coterie.simulation.search import METHODS
 
 SMALL: dict[str, Any] = {
     "data": {"sample": 0.2},

@@ -17,7 +17,7 @@ import pytest
 from coterie.analysis.compare import compare, targets_of
 from coterie.analysis.curves import curve
 from coterie.analysis.lines import lines_of, read_view
-from coterie.analysis.palette import COLOURS, look_numbers
+from coterie.analysis.palette import COLOURS, PLACED, look_numbers
 from coterie.config.files import expand
 from coterie.render.figures import FORMATS, draw_figures
 from coterie.render.figures.curves import CURVES
@@ -26,7 +26,6 @@ from coterie.render.figures.style import DASHES, MARKERS, looks, save, short, st
 from coterie.runs.execute import execute
 from coterie.runs.record import RecordedRun, find_runs
 from coterie.runs.sweep import plan_jobs
-from coterie.simulation.algorithms import ALGORITHMS
 from resuming import coterie
 
 SWEEP = {
@@ -191,16 +190,16 @@ def test_no_look_is_given_twice_and_neighbours_differ_in_everything() -> None:
 
 
 def test_an_algorithm_looks_the_same_whatever_else_is_drawn() -> None:
-    every = look_numbers(ALGORITHMS)
-    assert every == {name: at for at, name in enumerate(ALGORITHMS)}
-    for name in ALGORITHMS:
+    every = look_numbers(PLACED)
+    assert every == {name: at for at, name in enumerate(PLACED)}
+    for name in PLACED:
         assert look_numbers([f"{name} (reference)", name])[name] == every[name]
         assert look_numbers([f"{name} (reference)"]) == {f"{name} (reference)": every[name]}
     assert look_numbers(["fedavg-ic (b)", "fedavg-ic (a)"]) == {
         "fedavg-ic (a)": every["fedavg-ic"],
         "fedavg-ic (b)": 6,
     }
-    likely = looks([*ALGORITHMS, "fedavg-ic (auto)", "fedavg-ic (reference)"]).values()
+    likely = looks([*PLACED, "fedavg-ic (auto)", "fedavg-ic (reference)"]).values()
     for part in ("colour", "dashes", "marker"):
         assert len({getattr(look, part) for look in likely}) == len(likely)
     ways = [f"fedavg-ic ({way})" for way in "abcdefghij"]

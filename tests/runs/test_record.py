@@ -165,7 +165,7 @@ def test_a_run_is_never_written_over(whole: Path) -> None:
 def test_nothing_is_written_when_a_run_cannot_start(tmp_path: Path) -> None:
     config = small()
     wide = replace(config, partition=replace(config.partition, num_nodes=5000, num_edges=10))
-    with pytest.raises(Exception, match="num_nodes must be <= the number of training examples"):
+    with pytest.raises(Exception, match="num_nodes must be <= the number of examples to deal"):
         execute(wide, tmp_path / "run")
     assert list(tmp_path.iterdir()) == []
 

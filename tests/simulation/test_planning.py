@@ -13,11 +13,11 @@ from coterie.core.errors import ConfigError, CoterieError, GroupingError
 from coterie.divergences.gram import divergence
 from coterie.divergences.sketch import Privacy, Sketch
 from coterie.grouping import Evidence, Grouping, Limits
-from coterie.simulation.algorithms import METHODS
 from coterie.simulation.loop import first_evidence, rounds
 from coterie.simulation.policies.regroup import Regroup
 from coterie.simulation.policies.searched import Searched
 from coterie.simulation.problem import Problem
+from coterie.simulation.search import METHODS
 from coterie.simulation.state import Planned
 from coterie.simulation.view import View
 from problems import fixed, make_problem, some_nodes

@@ -13,7 +13,8 @@ from coterie.config.settings import AlgorithmConfig, Config
 from coterie.core.errors import ConfigError, RecordError, did_you_mean
 from coterie.core.types import Json
 from coterie.runs.record import RecordedRun, settings_of
-from coterie.simulation.algorithms import ALGORITHMS, Search
+from coterie.simulation.algorithms import ALGORITHMS
+from coterie.simulation.search import Search
 
 BASELINE = "fedavg"
 DEFAULT_GROUPING = Search().method
@@ -62,6 +63,8 @@ def _keys(option: str, text: str) -> tuple[str, ...]:
     for key in keys:
         if key == "seed" or (key in DEFAULTS and key != LABEL and not decides(key)):
             raise ConfigError(f"{option} takes settings that tell lines apart, got {key}")
+        if key == OPTIONS:
+            raise ConfigError(f"{option}: {key} is a table; name one of them, such as {key}.mu")
         if key not in DEFAULTS and not key.startswith(f"{OPTIONS}."):
             raise ConfigError(f"{option}: {unknown_setting(Config, key)}")
     return keys

@@ -193,11 +193,11 @@ def list_(what: str | None) -> None:
     from coterie import models, network, paper, partition, topology
     from coterie.config import files
     from coterie.data import DATASETS
-    from coterie.simulation import algorithms
+    from coterie.simulation import algorithms, search
 
     tables: dict[str, Callable[[], dict[str, str]]] = {
-        "algorithms": lambda: {k: a.about for k, a in algorithms.ALGORITHMS.items()},
-        "groupings": lambda: algorithms.GROUPINGS,
+        "algorithms": algorithms.described,
+        "groupings": lambda: search.GROUPINGS,
         "datasets": lambda: {k: d.about for k, d in DATASETS.items()},
         "partitions": lambda: {k: p.about for k, p in partition.PARTITIONS.items()},
         "models": lambda: {k: about for k, (about, _) in models.MODELS.items()},

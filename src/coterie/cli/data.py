@@ -152,6 +152,8 @@ def _print_dataset(dataset: "Dataset") -> None:
     shape = "x".join(map(str, dataset.input_shape))
     kind = "pixels" if dataset.x.dtype == np.uint8 else "numbers"
     click.echo(f"{dataset.name}: {len(dataset.y):,} examples of {shape} {kind}")
+    if dataset.test is not None:
+        click.echo(f"test      {dataset.test.sum():,} of them are its official test part")
     if dataset.users is not None:
         _, sizes = np.unique(dataset.users, return_counts=True)
         click.echo(

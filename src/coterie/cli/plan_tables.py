@@ -9,7 +9,6 @@ from coterie.core.arrays import Ints
 from coterie.preview.plan import PlanView
 from coterie.preview.pricing import Point, label
 from coterie.render.page.html import Table
-from coterie.simulation.algorithms import ALGORITHMS
 
 MOST_GROUPS = 20  # printed
 MOST_EDGES = 6  # named for a group
@@ -93,8 +92,8 @@ def _why(view: PlanView) -> str:
     elif answer is not None:
         more = answer.cost / chosen.cost - 1 if chosen.cost else 0.0
         said += f"; a run uses {answer.name}, which costs {more:.2%} more"
-    elif not ALGORITHMS[own.name].searched:
-        said += f"; a run by {own.name} does not search ({ALGORITHMS[own.name].about})"
+    elif not own.made.searched:
+        said += f"; a run by {own.name} does not search ({own.made.about})"
     if cheaper is not None:
         said += f"; {cheaper.name} costs less, but makes {len(cheaper.sizes)} groups"
     return said

@@ -1,7 +1,7 @@
 """From a config to the parts of a run: data, nodes, network, speeds, search."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -10,20 +10,21 @@ import numpy as np
 
 from coterie import data as datasets
 from coterie.config.settings import Config
-from coterie.core.arrays import Floats, Ints
-from coterie.core.errors import ConfigError
+from coterie.core.arrays import Bools, Floats, Ints
+from coterie.core.errors import ConfigError, DataError
 from coterie.core.streams import Stream, generator
 from coterie.core.types import Progress
 from coterie.data import Dataset, Split
 from coterie.divergences.sketch import Privacy, Sketch
 from coterie.engine.contract import Engine, LocalSteps
+from coterie.engine.update import Update, both
 from coterie.grouping import Limits
 from coterie.grouping.evidence import whole_capacity
 from coterie.grouping.planner import Effort
 from coterie.network import Network, make_clock
 from coterie.partition import Examples, Partition, Rule, Spread, make_partition
 from coterie.partition.measure import class_counts
-from coterie.simulation.algorithms import Algorithm, Needs, Search
+from coterie.simulation.algorithm import Algorithm
 from coterie.simulation.clock import draw_speeds
 from coterie.simulation.fleet import Fleet
 from coterie.simulation.forecast import GROUPS, PILOT, TAU1, TAU2, Tuning
@@ -33,6 +34,7 @@ from coterie.simulation.policies.given import Given
 from coterie.simulation.policies.pilot import Pilot
 from coterie.simulation.policies.regroup import Regroup
 from coterie.simulation.policies.searched import Searched
+from coterie.simulation.search import Needs, Search
 from coterie.simulation.view import View
 from coterie.topology import Shape, Speed, fat_tree, make_topology
 
@@ -41,7 +43,22 @@ if TYPE_CHECKING:
 
     from coterie.engine.local_rule import LocalRule
     from coterie.engine.ray.actors import Actors
-    from coterie.engine.update import Update
+
+
+Part = Literal["val", "test"]
+PARTS: tuple[Part, ...] = ("val", "test")
+SplitKind = Literal["pooled", "per-node", "official"]
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Examples that are not trained on, and how many of them in turn are each node's [n].
+
+    `sizes` is None where they belong to no node.
+    """
+
+    examples: Ints
+    sizes: Ints | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +69,12 @@ class Divided:
     split: Split
     partition: Partition
     class_counts: Ints  # [n, classes], of training examples
+    held: Mapping[Part, Ints] | None = None  # sizes of the nodes' own parts; None without such
+
+    def held_out(self, part: Part) -> HeldOut:
+        """Return a part in the order in which engines hold it: node by node where it is theirs."""
+        examples = self.split.val if part == "val" else self.split.test
+        return HeldOut(examples, self.held[part] if self.held else None)
 
     @property
     def train_y(self) -> Ints:
@@ -65,22 +88,94 @@ def load_dataset(config: Config, progress: Progress = lambda what, done, of: Non
     return datasets.load(config.data.name, path, progress)
 
 
-def divide(config: Config, dataset: Dataset, *, pooled: bool = False) -> Divided:
-    """Take the sample, split it 3:1:1, and deal the training part to nodes, or pool it on one."""
+def split_kind(config: Config, algorithm: Algorithm | None = None) -> SplitKind:
+    """Say how a config splits its examples: what is set, or what "auto" stands for.
+
+    That is "pooled", or "per-node" where not all nodes have the same model in the end.
+    """
+    if config.data.split != "auto":
+        return config.data.split
+    made = algorithm or config.algorithm.made
+    own = made.personal or made.policy is not None or config.algorithm.tau2 == "never"
+    return "per-node" if own else "pooled"
+
+
+def divide(
+    config: Config,
+    dataset: Dataset,
+    *,
+    pooled: bool = False,
+    algorithm: Algorithm | None = None,
+) -> Divided:
+    """Take the sample, split it as the config says, and deal it to nodes, or pool it on one.
+
+    By "per-node", examples are dealt before they are split; else the training part is dealt. One
+    node that holds everything splits it as "pooled" does.
+    """
+    kind = split_kind(config, algorithm)
+    if kind == "official":
+        _check_official(dataset)
     total, wanted = len(dataset.y), (Stream.SAMPLE, Stream.SPLIT, Stream.PARTITION)
     samples, splits, deals = (generator(config.seed, stream) for stream in wanted)
     chosen = datasets.sample(dataset, config.data.sample, samples)
     if len(chosen) < total:
         dataset = dataset.take(chosen)
-    split = datasets.split(dataset.y, splits)
+    if kind == "per-node" and not pooled:
+        numbered = Examples(dataset.y, dataset.users, dataset.user_names, chosen, total)
+        return _split_dealt(dataset, make_partition(_rule(config), numbered, deals), splits)
+    if kind == "official":
+        split = datasets.split_rest(dataset.y, _tested(dataset, config.data.sample), splits)
+    else:
+        split = datasets.split(dataset.y, splits)
     y = dataset.y[split.train]
+    held: dict[Part, Ints] | None = None
     if pooled:
         part = Partition((np.arange(len(y)),), np.zeros(1, dtype=np.int64))
+        if kind == "per-node":
+            held = {"val": np.array([len(split.val)]), "test": np.array([len(split.test)])}
     else:
         users = None if dataset.users is None else dataset.users[split.train]
         examples = Examples(y, users, dataset.user_names, chosen[split.train], total)
         part = make_partition(_rule(config), examples, deals)
-    return Divided(dataset, split, part, class_counts(part, y, dataset.n_classes))
+    return Divided(dataset, split, part, class_counts(part, y, dataset.n_classes), held)
+
+
+def _split_dealt(dataset: Dataset, dealt: Partition, rng: np.random.Generator) -> Divided:
+    """Split what every node was dealt; the held-out parts are those of the nodes, one by one."""
+    each = datasets.split_each(dataset.y, dealt.indices, rng)
+    parts = ([s.train for s in each], [s.val for s in each], [s.test for s in each])
+    train, val, test = map(np.concatenate, parts)
+    if not (len(val) and len(test)):
+        raise DataError(
+            f"data.split = 'per-node' validates and tests on nodes of 3 examples or more, and the "
+            f"largest has {dealt.sizes.max()}; use fewer nodes, or data.split = 'pooled'"
+        )
+    train = np.sort(train)
+    part = replace(dealt, indices=tuple(np.searchsorted(train, s.train) for s in each))
+    held: dict[Part, Ints] = {
+        "val": np.array([len(s.val) for s in each]),
+        "test": np.array([len(s.test) for s in each]),
+    }
+    counts = class_counts(part, dataset.y[train], dataset.n_classes)
+    return Divided(dataset, Split(train, val, test), part, counts, held)
+
+
+def _check_official(dataset: Dataset) -> None:
+    if dataset.test is None or not dataset.test.any():
+        raise DataError(
+            f"data.split = 'official' needs a test part of the dataset's own, and {dataset.name} "
+            "has none; use 'pooled' or 'per-node'"
+        )
+
+
+def _tested(dataset: Dataset, share: float) -> Bools:
+    """Return which examples of a sample are in the official test part."""
+    assert dataset.test is not None, "_check_official has checked it"
+    if not dataset.test.any():
+        raise DataError(
+            f"data.sample = {share:g} leaves nothing of the official test part; raise it"
+        )
+    return dataset.test
 
 
 def _rule(config: Config) -> Rule:
@@ -107,17 +202,21 @@ def make_fleet(
     names: tuple[str, ...] = (),
     edge_names: tuple[str, ...] = (),
     operations: Floats | Ints | None = None,
+    once: Floats | None = None,
 ) -> Fleet:
     """Return the nodes of a config with their network, and how long each takes for a local step.
 
-    That has so many operations [n]; where they are not known, it takes no time.
+    That has so many operations [n]; where they are not known, it takes no time. What a node does
+    `once` before its steps has so many.
     """
     network, sizes = make_network(config, edge_of, names, algorithm), class_counts.sum(axis=1)
     n, known = len(sizes), network.topology.names[: len(sizes)]
-    each_s = np.zeros(n)
+    each_s, once_s = np.zeros(n), None
     if operations is not None:
         with np.errstate(over="ignore"):  # a node too slow takes forever: inf
-            each_s = operations / node_speeds(config, n, algorithm, known or names)
+            speeds = node_speeds(config, n, algorithm, known or names)
+            each_s = operations / speeds
+            once_s = None if once is None else once / speeds
     return Fleet(
         p=sizes / sizes.sum(),
         edge_of=edge_of,
@@ -127,6 +226,7 @@ def make_fleet(
         edge_names=edge_names,
         step_s=float(each_s.max()),
         node_step_s=each_s,
+        node_turn_s=once_s,
         plans_with=quick_network(config, network),
     )
 
@@ -197,7 +297,7 @@ def make_tuning(config: Config, steps: LocalSteps, n_nodes: int) -> Tuning:
         rates,
         tuple(k for k in GROUPS if k <= n_nodes) if c.num_groups == "auto" else (c.num_groups,),
         TAU1 if c.tau1 == "auto" else (c.tau1,),
-        TAU2 if c.tau2 == "auto" else (c.tau2,),
+        TAU2 if c.tau2 == "auto" else (c.usual[2],),
         c.target_loss,
         c.target_accuracy,
         c.max_gbytes * 1e9 or math.inf,
@@ -210,6 +310,8 @@ def make_policy(
 ) -> Policy:
     """Return when a config's groups and schedule are decided."""
     c = config.algorithm
+    if algorithm.policy is not None:
+        return algorithm.policy(c.usual[0])
     if c.open:
         others = other_searches(search) if c.name == "fedavg-ic" else ()
         planners = tuple(algorithm.planner(other) for other in others)
@@ -274,21 +376,26 @@ def make_engine(
     dataset, split, part = divided.dataset, divided.split, divided.partition
     order = split.train[np.concatenate(part.indices)]
     nodes = Nodes(dataset.x[order], dataset.y[order], part.sizes)
-    held_out: dict[Literal["val", "test"], Any] = {
-        "val": (dataset.x[split.val], dataset.y[split.val]),
-        "test": (dataset.x[split.test], dataset.y[split.test]),
-    }
+    held_out: dict[Part, Any] = {}
+    sizes: dict[Part, Ints] = {}
+    for name in PARTS:
+        part_of = divided.held_out(name)
+        held_out[name] = (dataset.x[part_of.examples], dataset.y[part_of.examples])
+        if part_of.sizes is not None:
+            sizes[name] = part_of.sizes
+    whose = sizes or None
     c = config.train
     cores = threads if c.threads == "auto" else c.threads
     if c.engine == "sequential":
-        return Sequential(model, nodes, held_out, steps, c.device, rule)
+        return Sequential(model, nodes, held_out, steps, c.device, rule, held_sizes=whose)
     if c.engine == "ray":
         from coterie.engine.ray.engine import Sharded
 
         actors, number = make_actors(config, threads, say)
         each = config.ray.cpus_per_actor
-        return Sharded(model, nodes, held_out, steps, actors, number, c.device, rule, each)
-    return Vectorized(model, nodes, held_out, steps, c.device, rule, cores)
+        where = actors, number, c.device
+        return Sharded(model, nodes, held_out, steps, *where, rule, each, held_sizes=whose)
+    return Vectorized(model, nodes, held_out, steps, c.device, rule, cores, held_sizes=whose)
 
 
 def make_actors(config: Config, cores: int, say: Callable[[str], None]) -> "tuple[Actors, int]":
@@ -311,18 +418,30 @@ def make_actors(config: Config, cores: int, say: Callable[[str], None]) -> "tupl
     return Actors(cluster, size, say), number
 
 
-def make_update(config: Config, d: int) -> "Update":
-    """Return what a config adds to SGD and a mean, of d trained numbers."""
-    from coterie.engine.local_rule import LocalRule
-    from coterie.engine.scaffold import Scaffold
-    from coterie.engine.server import Server
-    from coterie.engine.update import Update
+def make_update(config: Config, algorithm: Algorithm) -> Update:
+    """Return what a config's algorithm adds to SGD and a mean, its optimisers included."""
+    from coterie.simulation.algorithms.fedopt import server_adam, server_momentum
+    from coterie.simulation.algorithms.fedprox import pulled
+    from coterie.simulation.algorithms.scaffold import CORRECTED
 
-    o = config.optimizer
-    correction = Scaffold() if o.scaffold else None
-    rule = LocalRule(o.momentum, o.weight_decay, o.fedprox, correction)
-    server = Server(o.server, d, o.server_lr, o.server_momentum, o.server_beta2, o.server_epsilon)
-    return Update(rule, server)
+    o, update = config.optimizer, algorithm.update
+    if o.fedprox:
+        update = both(update, pulled(o.fedprox))
+    if o.scaffold:
+        update = both(update, CORRECTED)
+    if o.server == "momentum":
+        update = both(update, server_momentum(o.server_lr, o.server_momentum))
+    if o.server == "adam":
+        adam = o.server_lr, o.server_momentum, o.server_beta2, o.server_epsilon
+        update = both(update, server_adam(*adam))
+    return update
+
+
+def make_rule(config: Config, update: Update) -> "LocalRule":
+    """Return how a config's nodes step."""
+    from coterie.engine.local_rule import LocalRule
+
+    return LocalRule(config.optimizer.momentum, config.optimizer.weight_decay, update)
 
 
 def make_participation(config: Config) -> Participation:

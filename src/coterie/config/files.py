@@ -18,7 +18,7 @@ from coterie.config.settings import AlgorithmConfig, Config, PartitionConfig
 from coterie.core.errors import ConfigError
 from coterie.models import REFERENCE_FLOPS
 from coterie.partition import PARTITIONS
-from coterie.simulation.algorithms import ALGORITHMS
+from coterie.simulation.algorithm import Algorithm
 
 Nested = dict[str, Any]
 Scale = Literal["full", "small"]
@@ -77,11 +77,11 @@ def expand(content: Nested, overrides: Iterable[str] = (), scale: Scale = "full"
     """Make the configs of an experiment: the file's values, its sweep, then the overrides."""
     content = dict(content)
     selected_by(content)
-    small, sweep = _section(content, "small"), _dotted(_section(content, "sweep"))
+    small, sweep = _section(content, "small"), dotted(_section(content, "sweep"))
     sweep.pop("select", None)
     if scale == "small":
-        sweep |= _dotted(_section(small, "sweep"))
-        for key, value in _dotted(small).items():
+        sweep |= dotted(_section(small, "sweep"))
+        for key, value in dotted(small).items():
             content = _with(content, key, value)
     where = [key for key in sweep if key == WHERE or key.startswith(f"{WHERE}.")]
     if where:
@@ -113,11 +113,11 @@ def _as_read(config: Config) -> tuple[Config, object]:
     So `algorithm.name=fedavg`, set over tables that each name an algorithm, leaves no run twice.
     """
     chosen = config.algorithm
-    algorithm = ALGORITHMS[chosen.name]
-    if algorithm.searched:
+    algorithm = chosen.made
+    if algorithm.searched or algorithm.policy is not None:
         return config, None
-    plain = replace(config, algorithm=AlgorithmConfig(name=chosen.name))
-    return plain, algorithm.schedule(*chosen.usual[1:])
+    kept = AlgorithmConfig(chosen.name, chosen.options, chosen.groups)
+    return replace(config, algorithm=kept), algorithm.schedule(*chosen.usual[1:])
 
 
 def _section(content: Nested, name: str) -> Nested:
@@ -141,11 +141,11 @@ def _settings(key: str, values: object) -> list[list[tuple[str, object]]]:
     own = {f.name for f in fields(Config)}
     found = []
     for value in values:
-        table = _dotted(value) if isinstance(value, dict) else {key: value}
+        table = dotted(value) if isinstance(value, dict) else {key: value}
         outside = isinstance(value, dict) and key in own
         found.append(
             [
-                (f"{key}.{k}" if outside and "." not in k and k not in own else k, v)
+                (f"{key}.{k}" if outside and k.partition(".")[0] not in own else k, v)
                 for k, v in table.items()
             ]
         )
@@ -223,15 +223,19 @@ def decides(key: str) -> bool:
 def flat(config: Config) -> dict[str, Any]:
     """Return a config as one level of dotted keys.
 
-    >>> flat(Config())["algorithm.tau1"]
-    1
+    >>> flat(Config())["algorithm.tau1"], flat(Config())["train.measure"]
+    (1, 'accuracy,loss/10,Delta/10')
     """
-    table: dict[str, Any] = {}
-    for name, part in asdict(config).items():
-        table |= (
-            {f"{name}.{k}": v for k, v in part.items()} if isinstance(part, dict) else {name: part}
-        )
-    return table
+    return {key: one_text(value) for key, value in dotted(asdict(config)).items()}
+
+
+def one_text(value: Any) -> Any:
+    """Write a setting that is a list as one text, as `--set` takes it too; others as they are.
+
+    >>> one_text(["accuracy", "Delta/10"]), one_text(0.5)
+    ('accuracy,Delta/10', 0.5)
+    """
+    return ",".join(value) if isinstance(value, list | tuple) else value
 
 
 def settings() -> list[tuple[str, Any, str, tuple[str, ...]]]:
@@ -239,24 +243,24 @@ def settings() -> list[tuple[str, Any, str, tuple[str, ...]]]:
     return [(key, f.default, f.metadata["about"], words(f)) for key, f in leaves(Config)]
 
 
-def _dotted(table: Nested) -> Nested:
+def dotted(table: Nested) -> Nested:
     """Write {"a": {"b": values}}, TOML's `a.b = values` without quotes, as {"a.b": values}."""
     flat: Nested = {}
     for key, value in table.items():
-        inner = {f"{key}.{k}": v for k, v in value.items()} if isinstance(value, dict) else None
-        flat |= {key: value} if inner is None else inner
+        inside = dotted(value) if isinstance(value, dict) else None
+        flat |= {key: value} if inside is None else {f"{key}.{k}": v for k, v in inside.items()}
     return flat
 
 
 def _with(content: Nested, dotted: str, value: object) -> Nested:
-    """Return content with content["a"]["b"] = value for the key "a.b"."""
+    """Return content with content["a"]["b"] = value for the key "a.b"; deeper ones likewise."""
     section, dot, name = dotted.partition(".")
     if not dot:
         return {**content, section: value}
     inner = content.get(section, {})
     if not isinstance(inner, dict):
         raise ConfigError(f"{section!r} is a value, so there is no {dotted!r}")
-    return {**content, section: {**inner, name: value}}
+    return {**content, section: _with(inner, name, value)}
 
 
 def _resolve(config: Config) -> Config:
@@ -268,9 +272,11 @@ def _resolve(config: Config) -> Config:
         raise ConfigError(
             f"partition.num_edges must be <= num_nodes, got {edges} edges for {n} nodes"
         )
-    if ALGORITHMS[algorithm.name].searched and n != "auto":
+    made = algorithm.made
+    if made.searched and n != "auto":
         check_num_groups(algorithm.num_groups, n)
-    _check_open(algorithm)
+    _check_open(algorithm, made)
+    check_update(config, made)
     _check_files(config)
     if not config.label.isprintable():
         raise ConfigError(f"label must be on one line, of letters that print, got {config.label!r}")
@@ -280,10 +286,6 @@ def _resolve(config: Config) -> Config:
         raise ConfigError(
             f"compute.flops 'reference' is known for {', '.join(REFERENCE_FLOPS)} only, got model "
             f"{config.model.name!r}; use 'analytic'"
-        )
-    if config.optimizer.scaffold and (config.optimizer.momentum or config.optimizer.fedprox):
-        raise ConfigError(
-            "optimizer.scaffold corrects plain SGD only; set optimizer.momentum and fedprox to 0"
         )
     if config.train.device == "mps" and config.train.precision == "float64":
         raise ConfigError("train.device 'mps' has no train.precision 'float64'; use 'cpu'")
@@ -322,9 +324,36 @@ def _check_files(config: Config) -> None:
         )
 
 
-def _check_open(c: AlgorithmConfig) -> None:
+def check_update(config: Config, made: Algorithm) -> None:
+    """Refuse what an algorithm does not go with, and optimisers that it has no room for."""
+    c, o = config.algorithm, config.optimizer
+    if o.scaffold and (o.momentum or o.fedprox):
+        raise ConfigError(
+            "optimizer.scaffold corrects plain SGD only; set optimizer.momentum and fedprox to 0"
+        )
+    if o.momentum and not made.update.momentum:
+        raise ConfigError(f"{c.name} corrects plain SGD only; set optimizer.momentum to 0")
+    for key, part in (("fedprox", "pull"), ("scaffold", "pull"), ("server", "server")):
+        chosen = getattr(o, key) not in (0.0, False, "mean")
+        if chosen and getattr(made.update, part) is not None:
+            raise ConfigError(
+                f"optimizer.{key} does not go with {c.name}, which has a {part} of its own; leave "
+                "one out"
+            )
+    made.schedule(*c.usual[1:])
+    only_global = made.update.server is not None and made.update.group is None
+    if c.tau2 == "never" and (only_global or o.scaffold or o.server != "mean"):
+        raise ConfigError(
+            "algorithm.tau2 = 'never' leaves out global means, at which "
+            f"{c.name if only_global else 'optimizer.scaffold or server'} acts; use another"
+        )
+    if made.pooled and (made.update.local or made.update.server):
+        raise ConfigError(f"{c.name} trains on one node, where no update is needed")
+
+
+def _check_open(c: AlgorithmConfig, made: Algorithm) -> None:
     """Refuse to choose what is not searched for, and targets that nothing is chosen by."""
-    if c.open and not ALGORITHMS[c.name].searched:
+    if c.open and not made.searched:
         raise ConfigError(
             f"algorithm.{c.open[0]} = 'auto' needs an algorithm that searches for groups, such as "
             f"fedavg-ic, got {c.name!r}"

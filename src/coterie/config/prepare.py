@@ -1,8 +1,10 @@
 """From a config to a problem: build every part, and refuse what cannot work."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from coterie.config.factories import (
     divide,
@@ -12,25 +14,30 @@ from coterie.config.factories import (
     make_fleet,
     make_participation,
     make_policy,
+    make_rule,
     make_search,
     make_update,
     make_view,
 )
-from coterie.config.files import check_num_groups
+from coterie.config.files import check_num_groups, check_update
 from coterie.config.settings import Config
 from coterie.core.errors import ConfigError
+from coterie.core.streams import Stream, generator
 from coterie.data import Dataset
 from coterie.engine.contract import Engine, LocalSteps
 from coterie.engine.update import Update
 from coterie.grouping import Planner
 from coterie.grouping.limits import check_keeper, check_limits
 from coterie.models import REFERENCE_FLOPS, make_model
-from coterie.simulation.algorithms import Algorithm, Needs, Search, find_algorithm
+from coterie.simulation.algorithm import Algorithm
+from coterie.simulation.algorithms.own import told_apart
 from coterie.simulation.fleet import Fleet
+from coterie.simulation.measures import read_measures
 from coterie.simulation.problem import Problem
+from coterie.simulation.search import Needs, Search
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
@@ -56,27 +63,34 @@ def prepare(
     dataset: Dataset | None = None,
     threads: int = 1,
     say: Callable[[str], None] = lambda line: None,
+    own: Algorithm | Update | None = None,
 ) -> Prepared:
     """Build everything a run needs; what cannot work fails here, before anything is written.
 
     Only a clock that would never end is refused later, at the first state, which is not written.
 
     `threads` is what `train.threads = "auto"` stands for, and `say` is told of faults on the way
-    that the run survives.
+    that the run survives. An algorithm of one's `own` takes the place of the config's.
     """
     if config.train.engine != "ray":  # whose actors look for themselves
         _check_device(config.train.device)
     dataset = dataset or load_dataset(config)
-    parts = parts_of(config)
+    parts = parts_of(config, own)
     algorithm, planner = parts.algorithm, parts.algorithm.planner(parts.search)
-    divided = divide(config, dataset, pooled=algorithm.pooled)
+    divided = divide(config, dataset, pooled=algorithm.pooled, algorithm=algorithm)
     dataset, part = divided.dataset, divided.partition
     if algorithm.searched:
         check_num_groups(config.algorithm.num_groups, len(part.indices))
     model, size = first_model(config, dataset)
-    update = make_update(config, size.n_parameters)
-    engine = make_engine(config, model, divided, parts.steps, update.rule, threads, say)
+    update, K = make_update(config, algorithm), config.algorithm.usual[0]
+    if update.personal is not None:
+        size = replace(size, n_bytes=size.n_bytes - 4 * len(staying(model, update)))
+    starts = first_models(config, dataset, model, algorithm.models(K))
+    rule = make_rule(config, update)
+    engine = make_engine(config, model, divided, parts.steps, rule, threads, say)
     worked = parts.steps.examples_per_step(part.sizes)
+    # Forward passes alone are a third of a gradient's work.
+    passes = (algorithm.passes(K) / 3 * part.sizes).astype(np.float64)
     fleet = make_fleet(
         config,
         algorithm,
@@ -84,11 +98,41 @@ def prepare(
         part.edge_of,
         part.names,
         part.edge_names,
-        worked * size.flops_per_example,
+        (worked * size.flops_per_example * update.work).astype(np.float64),
+        passes * size.flops_per_example if passes.any() else None,
     )
     epochs = float(worked.sum() / part.sizes.sum())
     problem = make_problem(config, parts, fleet, size, update, engine, planner, epochs)
-    return Prepared(config, problem, size)
+    return Prepared(config, replace(problem, starts=starts), size)
+
+
+def staying(model: "nn.Module", update: Update) -> "Tensor":
+    """Return the places of a model's numbers that stay on nodes."""
+    from coterie.engine.module import places_of
+
+    assert update.personal is not None  # or none would
+    return places_of(model, update.personal(model))
+
+
+def first_models(
+    config: Config, dataset: Dataset, model: "nn.Module", number: int
+) -> "Tensor | None":
+    """Return so many first models [K, D], of which the first is everybody's; None for one."""
+    if number == 1:
+        return None
+    import torch
+
+    from coterie.engine.module import state_tensors
+
+    found = [model]
+    for k in range(1, number):
+        draw = int(generator(config.seed, Stream.MODEL, k).integers(2**62))
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(draw)
+            other = make_model(config.model.name, dataset.input_shape, dataset.n_classes)
+        found.append(other.to(next(model.parameters()).dtype))
+    flat = [torch.cat([w.detach().reshape(-1) for w in state_tensors(m)]) for m in found]
+    return torch.stack(flat)
 
 
 def first_model(config: Config, dataset: Dataset) -> "tuple[nn.Module, ModelSize]":
@@ -121,10 +165,11 @@ class Parts:
     steps: LocalSteps
 
 
-def parts_of(config: Config) -> Parts:
-    """Read from a config how a run goes."""
+def parts_of(config: Config, own: Algorithm | Update | None = None) -> Parts:
+    """Read from a config how a run goes; an algorithm of one's own takes the place of its."""
     search, steps = make_search(config), local_steps(config)
-    algorithm = find_algorithm(config.algorithm.name)
+    algorithm = config.algorithm.made if own is None else told_apart(own, "your algorithm")
+    check_update(config, algorithm)
     return Parts(algorithm, search, algorithm.needs(search), steps)
 
 
@@ -153,9 +198,10 @@ def make_problem(
         policy=make_policy(config, algorithm, parts.search, parts.steps, len(fleet.p)),
         view=make_view(config, parts.needs, fleet, size.n_parameters),
         eval_every=config.train.eval_every,
+        measures=read_measures(config.train.measure, config.train.measure_groups),
         participation=make_participation(config),
         update=update,
-        extra_bytes=update.extra_bytes(size.n_parameters),
+        d=size.n_parameters,
     )
     if algorithm.searched:
         limits, topology = problem.view.limits, fleet.network.topology

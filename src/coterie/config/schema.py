@@ -27,6 +27,14 @@ BOUNDS: dict[str, tuple[str, Callable[[float, float], bool]]] = {
 }
 
 
+class Options(dict[str, bool | int | float | str]):
+    """Settings that somebody else knows the names of; read, and never changed."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        """Tell configs apart by them."""
+        return hash(tuple(sorted(self.items())))
+
+
 def setting(
     default: object,
     about: str,
@@ -56,6 +64,8 @@ def setting(
         "way_out": way_out,
         "canon": canon,
     }
+    if default is dict:
+        return field(default_factory=Options, metadata=meta, compare=compare)
     return field(default=default, metadata=meta, compare=compare)
 
 
@@ -127,6 +137,10 @@ def _unknown_key(root: type, prefix: str, key: str) -> str:
 
 def _checked(key: str, value: object, hint: Any, meta: Mapping[str, Any]) -> object:
     """Check one value against its type, its choices and its bounds."""
+    if hint is Options:
+        return _options(key, value)
+    if get_origin(hint) is tuple:
+        return _listed(key, value, meta)
     value = _typed(key, value, hint)
     if isinstance(value, str):
         is_path = meta["paths"] and ":" in value
@@ -144,6 +158,32 @@ def _checked(key: str, value: object, hint: Any, meta: Mapping[str, Any]) -> obj
                 way_out = f"; {meta['way_out']}" if meta["way_out"] else ""
                 raise ConfigError(f"{key} must be {sign} {bound}, got {value}{way_out}")
     return value
+
+
+def _options(key: str, value: object) -> Options:
+    """Check a table of plain values by name."""
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{key} is a table, such as {{mu = 0.1}}, got {value!r}")
+    for name, each in value.items():
+        if type(each) not in TYPE_NAMES:
+            raise ConfigError(f"{key}.{name} must be a number, a string or true or false")
+        if isinstance(each, float) and not math.isfinite(each):
+            raise ConfigError(f"{key}.{name} must be finite, got {each}")
+    return Options(value)
+
+
+def _listed(key: str, value: object, meta: Mapping[str, Any]) -> tuple[str, ...]:
+    """Check a list of words, each there once; a bare text has them between commas."""
+    if isinstance(value, str):
+        value = [word for word in value.split(",") if word.strip()]
+    if not (isinstance(value, list | tuple) and all(isinstance(word, str) for word in value)):
+        raise ConfigError(f"{key} must be a list of strings, got {value!r}")
+    found = tuple(str(meta["canon"](word)) if meta["canon"] else word for word in value)
+    names = [word.partition("/")[0] for word in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"{key} has {name!r} twice; leave one out")
+    return found
 
 
 def _typed(key: str, value: object, hint: Any) -> object:

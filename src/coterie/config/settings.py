@@ -3,12 +3,17 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from coterie.config.schema import setting
+from coterie.config.schema import Options, setting
 from coterie.data import DATASETS
 from coterie.models import MODELS
 from coterie.network import CLOCKS, PROFILES
 from coterie.partition import PARTITIONS, partition_name
-from coterie.simulation.algorithms import ALGORITHMS, GROUPINGS
+from coterie.simulation.algorithm import Algorithm
+from coterie.simulation.algorithms import ALGORITHMS, find_algorithm
+from coterie.simulation.measures import MEASURES, measure_word
+from coterie.simulation.measures import USUAL as USUAL_MEASURES
+from coterie.simulation.schedule import NEVER
+from coterie.simulation.search import GROUPINGS
 from coterie.topology import TOPOLOGIES
 
 
@@ -25,6 +30,11 @@ class DataConfig:
     )
     path: str = setting("", "the dataset's files; empty: where 'coterie data' put them")
     sample: float = setting(1.0, "share of the data to use, in whole users", above=0, at_most=1)
+    split: Literal["auto", "pooled", "per-node", "official"] = setting(
+        "auto",
+        "what is tested on: a fifth of all, a fifth of each node's, or the official test part; "
+        "auto: pooled",
+    )
 
 
 @dataclass(frozen=True)
@@ -140,7 +150,15 @@ USUAL = 5, 1, 5  # num_groups, tau1, tau2
 class AlgorithmConfig:
     """Who trains with whom, and when what is averaged."""
 
-    name: str = setting("fedavg-ic", "algorithm", choices=ALGORITHMS)
+    name: str = setting(
+        "fedavg-ic", "algorithm, or 'my_pkg.algos:feddyn'", choices=ALGORITHMS, paths=True
+    )
+    options: Options = setting(  # noqa: RUF009
+        dict, "options of the algorithm by name, such as {mu = 0.1}; see 'coterie list algorithms'"
+    )
+    groups: Literal["auto", "none", "edge", "search"] = setting(
+        "auto", "who trains together; auto: as the algorithm says; edge: the network edges"
+    )
     tau1: int | Literal["auto"] = setting(
         USUAL[1],
         "local steps per group mean; auto: chosen by a pilot",
@@ -148,9 +166,9 @@ class AlgorithmConfig:
         way_out="use tau1 = 1 for a group mean every step",
         also=("num_local_update", "kappa1", "local_epochs", "local_rounds"),
     )
-    tau2: int | Literal["auto"] = setting(
+    tau2: int | Literal["auto", "never"] = setting(
         USUAL[2],
-        "group means per global mean; auto: chosen by a pilot",
+        "group means per global mean; never: groups keep their own models; auto: by a pilot",
         at_least=1,
         way_out="use tau2 = 1 for plain FedAvg",
         also=("num_edge_aggregation", "kappa2", "group_comm_round"),
@@ -209,6 +227,11 @@ class AlgorithmConfig:
     anneal: bool = setting(False, "coterie: take worse groups on the way now and then")
 
     @property
+    def made(self) -> Algorithm:
+        """The algorithm that the settings name."""
+        return find_algorithm(self.name, self.options, self.groups)
+
+    @property
     def open(self) -> tuple[str, ...]:
         """Settings that a run is to choose itself."""
         return tuple(k for k in ("num_groups", "tau1", "tau2") if getattr(self, k) == "auto")
@@ -221,7 +244,7 @@ class AlgorithmConfig:
         return (
             open_K if K == "auto" else K,
             open_tau1 if tau1 == "auto" else tau1,
-            open_tau2 if tau2 == "auto" else tau2,
+            open_tau2 if tau2 == "auto" else NEVER if tau2 == "never" else tau2,
         )
 
 
@@ -236,7 +259,15 @@ class TrainConfig:
     )
     lr: float = setting(0.1, "learning rate", above=0, at_most=1e38, also=("learning_rate", "eta"))
     lr_decay: float = setting(0.99, "factor on the rate every step", above=0, at_most=1)
-    eval_every: int = setting(1, "measure every so many global means", at_least=1)
+    eval_every: int = setting(1, "evaluate every so many global means", at_least=1)
+    measure: tuple[str, ...] = setting(
+        USUAL_MEASURES,
+        "what is measured then; loss/10: every tenth time",
+        choices=MEASURES,
+        canon=measure_word,
+        also=("metrics",),
+    )
+    measure_groups: bool = setting(False, "score groups' models after group means, too")
     engine: Literal["vectorized", "sequential", "ray"] = setting(
         "vectorized",
         "how local steps are computed; sequential: plainly, to check others by; ray: on a cluster",

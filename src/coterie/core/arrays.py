@@ -3,5 +3,6 @@
 import numpy as np
 from numpy.typing import NDArray
 
+Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

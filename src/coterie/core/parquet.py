@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,24 @@ def read_parquet(path: Path, total: int) -> dict[str, Sequence[str]]:
         reason = str(error).partition("\n")[0]
         raise PartitionError(f"{path}: not a Parquet file of text or numbers ({reason})") from error
     return dict(zip(table.column_names, text, strict=True))
+
+
+def has_parquet() -> bool:
+    """Whether pyarrow is installed."""
+    return find_spec("pyarrow") is not None
+
+
+def read_columns(path: Path) -> dict[str, list[Any]]:
+    """Read every column of a Parquet file; what is none is a ValueError."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        found: dict[str, list[Any]] = parquet.read_table(path).to_pydict()
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"{path.name}: not a Parquet file ({reason})") from error
+    return found
 
 
 def check_parquet(path: Path) -> None:

@@ -32,8 +32,12 @@ def _theirs(file: str) -> bool:
     return path.exists() and not installed and not any(map(path.is_relative_to, others))
 
 
-def import_by_path(path: str, error: type[CoterieError]) -> Callable[..., Any]:
+def import_by_path(
+    path: str, error: type[CoterieError], value: tuple[type, ...] = ()
+) -> Callable[..., Any]:
     """Import `package.module:name`, looking in the current folder too; fail in one line.
+
+    It must be a function, or a value of one of some types.
 
     >>> import_by_path("math:sqrt", CoterieError)(9.0)
     3.0
@@ -54,6 +58,6 @@ def import_by_path(path: str, error: type[CoterieError]) -> Callable[..., Any]:
             raise error(f"{path!r} is not of the form 'package.module:name'") from cause
         raise error(f"{path!r}: {module_name} cannot be imported: {reason(cause)}") from cause
     found = getattr(module, attribute, None)
-    if not callable(found):
+    if not callable(found) and not isinstance(found, value):
         raise error(f"{path!r}: {module_name} has no function {attribute!r}")
     return found  # type: ignore[no-any-return]

@@ -22,6 +22,7 @@ class Stream(IntEnum):
     SKETCH = 7
     NOISE = 8
     PARTICIPATION = 9
+    MODEL = 10
 
 
 def generator(seed: int, stream: Stream, *when: int) -> np.random.Generator:

@@ -16,13 +16,26 @@ from coterie.core.types import Progress, Tick
 from coterie.data.arrays import find_arrays, read_arrays
 from coterie.data.cache import Reader, load_cached, open_kept, source_folder
 from coterie.data.celeba import find_celeba, read_celeba
-from coterie.data.dataset import Dataset, Room, Split, check_dataset, sample, split
+from coterie.data.dataset import Dataset, Room, check_dataset, sample
 from coterie.data.idx import find_idx, read_idx_pairs
 from coterie.data.leaf import find_leaf, read_leaf
+from coterie.data.parts import Split, split, split_each, split_rest
 
-__all__ = ["DATASETS", "Dataset", "Known", "Split", "find_source", "load", "sample", "split"]
+__all__ = [
+    "DATASETS",
+    "Dataset",
+    "Known",
+    "Split",
+    "find_source",
+    "load",
+    "sample",
+    "split",
+    "split_each",
+    "split_rest",
+]
 
 EMBEDDED = Path(__file__).parent / "embedded" / "mnist-f-mini.npz"
+EMBEDDED_TEST = 1014  # its last images are from Fashion-MNIST's test part
 
 
 @dataclass(frozen=True)
@@ -49,15 +62,15 @@ class Known:
 
 def _idx(n_classes: int, first_label: int = 0, *, transposed: bool = False) -> Reader:
     def read(files: list[Path], room: Room, tick: Tick) -> Dataset:
-        x, y = read_idx_pairs(files, n_classes, first_label, transposed=transposed)
-        return Dataset("", x, y, n_classes)
+        x, y, test = read_idx_pairs(files, n_classes, first_label, transposed=transposed)
+        return Dataset("", x, y, n_classes, test=test)
 
     return read
 
 
 def _femnist(files: list[Path], room: Room, tick: Tick) -> Dataset:
-    x, y, users, names = read_leaf(files, 62, (1, 28, 28), tick)
-    return Dataset("", x, y, 62, users, names)
+    x, y, users, names, test = read_leaf(files, 62, (1, 28, 28), tick)
+    return Dataset("", x, y, 62, users, names, test)
 
 
 def _celeba(files: list[Path], room: Room, tick: Tick) -> Dataset:
@@ -71,7 +84,8 @@ def _arrays(files: list[Path], room: Room, tick: Tick) -> Dataset:
 
 def _embedded(files: list[Path], room: Room, tick: Tick) -> Dataset:
     x, y = _unpacked(files[0])
-    return Dataset("mnist-f-mini", x.copy(), y.copy(), 10)
+    test = np.arange(len(y)) >= len(y) - EMBEDDED_TEST
+    return Dataset("mnist-f-mini", x.copy(), y.copy(), 10, test=test)
 
 
 @lru_cache(maxsize=1)  # 5 MB that take 20 ms to unpack, often for every run of a process
@@ -156,7 +170,7 @@ DATASETS: dict[str, Known] = {
         licence="non-commercial research only",
     ),
     "arrays": Known(
-        "your own .npz, or folder of .npy, with x, y and perhaps user; set data.path",
+        "your own .npz, or folder of .npy, with x, y and perhaps user, test; set data.path",
         find_arrays,
         _arrays,
     ),

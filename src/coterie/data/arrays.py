@@ -1,4 +1,4 @@
-"""Your own data: an .npz, or a folder of .npy files, with `x`, `y` and, if known, `user`."""
+"""Your own data: an .npz, or a folder of .npy files, with `x`, `y` and perhaps `user`, `test`."""
 
 import zipfile
 import zlib
@@ -16,12 +16,12 @@ from coterie.core.errors import DataError
 from coterie.data.dataset import CHUNK, Dataset, Values, check_dataset
 from coterie.data.files import DEFLATE_MOST
 
-NAMES = ("x", "y", "user")
+NAMES = ("x", "y", "user", "test")
 CHANNELS = (1, 3, 4)
 
 
 def find_arrays(path: Path) -> list[Path]:
-    """Find the one .npz, or x.npy, y.npy and perhaps user.npy in a folder."""
+    """Find the one .npz, or x.npy, y.npy and perhaps user.npy, test.npy in a folder."""
     if path.is_file():
         if path.suffix == ".npy":
             raise DataError(f"{path}: give an .npz, or the folder that x.npy and y.npy are in")
@@ -36,16 +36,20 @@ def find_arrays(path: Path) -> list[Path]:
 
 
 def read_arrays(files: list[Path], name: str = "arrays") -> Dataset:
-    """Read x (bytes or floats), y (whole numbers from 0) and user (whole numbers or names)."""
+    """Read x (bytes or floats), y (whole numbers from 0), user (whole numbers or names) and test.
+
+    Where `test` is true, the example is in the data's own test part.
+    """
     found = _read_npz(files[0]) if files[0].suffix != ".npy" else {p.stem: _npy(p) for p in files}
     where = files[0] if len(files) == 1 else files[0].parent
     if not {"x", "y"} <= set(found) <= set(NAMES):
         has = ", ".join(map(repr, sorted(found))) or "nothing"
-        raise DataError(f"{where}: must hold 'x', 'y' and perhaps 'user', has {has}")
+        raise DataError(f"{where}: must hold 'x', 'y' and perhaps 'user', 'test', has {has}")
     y = _labels(found["y"], found["x"], where)
     n_classes = int(y.max()) + 1
     users, names = _users(found["user"], len(y), where) if "user" in found else (None, ())
-    read = Dataset(str(where), _values(found["x"], where), y, n_classes, users, names)
+    x, test = _values(found["x"], where), found.get("test")
+    read = Dataset(str(where), x, y, n_classes, users, names, test)
     return replace(check_dataset(read), name=name)
 
 

@@ -1,7 +1,7 @@
 """Decoded data kept as memory-mapped arrays, under the sha256 of the files they come from.
 
     CACHE/NAME/source/            the original files, as fetched or imported, and their key
-    CACHE/NAME/decoded/SHA256/    x.npy, y.npy, users.npy, about.json
+    CACHE/NAME/decoded/SHA256/    x.npy, y.npy, users.npy, test.npy, about.json
     CACHE/NAME/decoded/seen/      what `stat` said of other files when they were hashed
 
 Files elsewhere are hashed again only when their size, time or place has changed.
@@ -29,7 +29,8 @@ from coterie.core.types import Progress, Tick
 from coterie.data.dataset import Dataset, Room, check_dataset, check_labels
 from coterie.data.files import file_sha256
 
-FORM = "coterie decoded 1"  # changes when a reader decodes the same files to other arrays
+FORM = "coterie decoded 2"  # changes when a reader decodes the same files to other arrays
+HASHED = "coterie decoded 1"  # stays, so that arrays of an older form are replaced in their place
 KEY = ".coterie-key"  # in a source that coterie made: the sha256 its arrays are under
 SCRATCH = ".new-"
 Reader = Callable[[list[Path], Room, Tick], Dataset]
@@ -108,7 +109,7 @@ def _checked(dataset: Dataset, top: Path) -> Dataset:
 
 def content_key(top: Path, files: list[Path], progress: Progress) -> str:
     """Hash the names and contents of files."""
-    digest = hashlib.sha256(FORM.encode())
+    digest = hashlib.sha256(HASHED.encode())
     for done, path in enumerate(files):
         progress("hashing", done, len(files))
         relative = path.relative_to(top).as_posix() if path != top else path.name
@@ -166,12 +167,15 @@ def _save(dataset: Dataset, folder: Path) -> None:
     np.save(folder / "y.npy", dataset.y)
     if dataset.users is not None:
         np.save(folder / "users.npy", dataset.users)
+    if dataset.test is not None:
+        np.save(folder / "test.npy", dataset.test)
     about = {
         "form": FORM,
         "name": dataset.name,
         "n_classes": dataset.n_classes,
         "shape": list(dataset.x.shape),
         "user_names": list(dataset.user_names),
+        "has_test": dataset.test is not None,
     }
     (folder / "about.json").write_text(json.dumps(about), encoding="utf-8")
 
@@ -200,11 +204,13 @@ def _open(folder: Path) -> Dataset | None:
         y = np.load(folder / "y.npy", allow_pickle=False)
         has_users = (folder / "users.npy").is_file()
         users = np.load(folder / "users.npy", allow_pickle=False) if has_users else None
+        test = np.load(folder / "test.npy", allow_pickle=False) if about["has_test"] else None
         whole = about["form"] == FORM and list(x.shape) == about["shape"] and len(y) == len(x)
         names = tuple(map(str, about["user_names"]))
         whole &= users is None or len(users) == len(x)
+        whole &= test is None or (test.dtype == np.bool_ and test.shape == y.shape)
         n_classes, name = int(about["n_classes"]), str(about["name"])
         check_labels(y, n_classes, folder)
     except (OSError, ValueError, KeyError, TypeError, EOFError, DataError):
         return None
-    return Dataset(name, x, y, n_classes, users, names) if whole else None
+    return Dataset(name, x, y, n_classes, users, names, test) if whole else None

@@ -1,4 +1,4 @@
-"""Labelled examples, what may be in them, and the 3:1:1 split into train, validation and test."""
+"""Labelled examples, what may be in them, and a sample of them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -6,13 +6,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from coterie.core.arrays import Ints
+from coterie.core.arrays import Bools, Ints
 from coterie.core.errors import DataError
 
 Values = NDArray[np.uint8] | NDArray[np.float32]
 Room = Callable[[tuple[int, ...]], NDArray[np.uint8]]  # makes the array for pictures
 
-SPLIT = (3, 1, 1)
 MOST_CLASSES = 1_000_000
 CHUNK = 65_536  # examples looked at together where all are checked
 
@@ -23,6 +22,7 @@ class Dataset:
 
     Bytes in x are pixels, and models see them divided by 255; floating-point numbers are seen as
     they are. Images are [N, channels, height, width]. `users` [N] are numbers into `user_names`.
+    `test` [N] is true for the examples that the dataset's authors test on, where they said so.
     """
 
     name: str
@@ -31,6 +31,7 @@ class Dataset:
     n_classes: int
     users: Ints | None = None
     user_names: tuple[str, ...] = ()
+    test: Bools | None = None
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -40,36 +41,8 @@ class Dataset:
     def take(self, examples: Ints) -> "Dataset":
         """Keep only some examples, in the order given."""
         users = None if self.users is None else self.users[examples]
-        return replace(self, x=self.x[examples], y=self.y[examples], users=users)
-
-
-@dataclass(frozen=True, eq=False)
-class Split:
-    """Example numbers of the three parts; together they are every example once."""
-
-    train: Ints
-    val: Ints
-    test: Ints
-
-
-def split(y: Ints, rng: np.random.Generator) -> Split:
-    """Split examples 3:1:1 within every class, so that each part has the classes' proportions.
-
-    >>> parts = split(np.repeat([0, 1], 10), np.random.default_rng(0))
-    >>> len(parts.train), len(parts.val), len(parts.test)
-    (12, 4, 4)
-    """
-    parts: list[list[Ints]] = [[], [], []]
-    shares = np.cumsum(SPLIT) / sum(SPLIT)
-    for c in np.unique(y):
-        members = rng.permutation(np.flatnonzero(y == c))
-        cuts = np.rint(shares[:-1] * len(members)).astype(int)
-        for part, piece in zip(parts, np.split(members, cuts), strict=True):
-            part.append(piece)
-    train, val, test = (np.sort(np.concatenate(part)) for part in parts)
-    if not (len(train) and len(val) and len(test)):
-        raise DataError(f"{len(y)} examples are too few to split 3:1:1 within every class")
-    return Split(train, val, test)
+        test = None if self.test is None else self.test[examples]
+        return replace(self, x=self.x[examples], y=self.y[examples], users=users, test=test)
 
 
 def sample(dataset: Dataset, share: float, rng: np.random.Generator) -> Ints:
@@ -97,8 +70,9 @@ def sample(dataset: Dataset, share: float, rng: np.random.Generator) -> Ints:
 def check_dataset(dataset: Dataset) -> Dataset:
     """Return a dataset that is what it says, or say what is wrong with it."""
     x, y, users, name = dataset.x, dataset.y, dataset.users, dataset.name
-    for what, values in (("x", x), ("y", y), ("users", users)):
-        if not isinstance(values, np.ndarray) and (what != "users" or values is not None):
+    for what, values in (("x", x), ("y", y), ("users", users), ("test", dataset.test)):
+        is_optional = what in ("users", "test")
+        if not isinstance(values, np.ndarray) and not (is_optional and values is None):
             raise DataError(f"{name}: {what} must be a NumPy array, got {type(values).__name__}")
     if x.dtype not in (np.uint8, np.float32) or x.ndim < 2 or not x.size:
         raise DataError(
@@ -111,6 +85,12 @@ def check_dataset(dataset: Dataset) -> Dataset:
                 f"{name}: {what} must be {len(x)} whole numbers (int64), one for each example of "
                 f"x, got {values.dtype} {list(values.shape)}"
             )
+    test = dataset.test
+    if test is not None and (test.dtype != np.bool_ or test.shape != x.shape[:1]):
+        raise DataError(
+            f"{name}: test must be {len(x)} times true or false (bool), one for each example of x, "
+            f"got {test.dtype} {list(test.shape)}"
+        )
     if type(dataset.n_classes) is not int or not 1 <= dataset.n_classes <= MOST_CLASSES:
         raise DataError(
             f"{name}: n_classes must be a whole number up to {MOST_CLASSES:,}, got "

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from coterie.core.arrays import Ints
+from coterie.core.arrays import Bools, Ints
 from coterie.core.errors import DataError
 from coterie.data.dataset import check_labels
 from coterie.data.files import at_most, find_all, most_bytes
@@ -29,8 +29,11 @@ def find_idx(folder: Path, prefix: str = "", test: str = "t10k") -> list[Path]:
 
 def read_idx_pairs(
     files: list[Path], n_classes: int, first_label: int = 0, *, transposed: bool = False
-) -> tuple[NDArray[np.uint8], Ints]:
-    """Read files of images and labels in turn and pool them: x [N, 1, height, width], y [N]."""
+) -> tuple[NDArray[np.uint8], Ints, Bools]:
+    """Read files of images and labels in turn and pool them: x [N, 1, height, width], y [N].
+
+    The first two files are the training part. `test` [N] says what is in the others.
+    """
     images: list[NDArray[np.uint8]] = []
     labels: list[Ints] = []
     for image_file, label_file in zip(files[::2], files[1::2], strict=True):
@@ -49,7 +52,8 @@ def read_idx_pairs(
         check_labels(numbers, n_classes, label_file)
         images.append(x.swapaxes(1, 2) if transposed else x)
         labels.append(numbers)
-    return np.concatenate(images)[:, None], np.concatenate(labels)
+    test = np.arange(sum(map(len, labels))) >= len(labels[0])
+    return np.concatenate(images)[:, None], np.concatenate(labels), test
 
 
 def read_idx(path: Path) -> NDArray[np.uint8]:

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from coterie.core.arrays import Ints
+from coterie.core.arrays import Bools, Ints
 from coterie.core.errors import DataError
 from coterie.core.types import Tick
 from coterie.data.dataset import check_labels
@@ -53,12 +53,13 @@ def _is_json(path: Path) -> bool:
 
 def read_leaf(
     files: list[Path], n_classes: int, shape: tuple[int, ...], tick: Tick = lambda done, of: None
-) -> tuple[NDArray[np.uint8], Ints, Ints, tuple[str, ...]]:
+) -> tuple[NDArray[np.uint8], Ints, Ints, tuple[str, ...], Bools | None]:
     """Read files and pool them: pixels x [N, *shape], y [N], users [N], the users' names.
 
-    A user whose examples are in several files, as in LEAF's train and test, is one user.
+    A user whose examples are in several files, as in LEAF's train and test, is one user. Where
+    there are both of these folders, `test` [N] says which examples are in the second.
     """
-    xs, ys, owners = [], [], []
+    xs, ys, owners, tested = [], [], [], []
     number_of: dict[str, int] = {}
     same: dict[str, Path] = {}
     for done, path in enumerate(files):
@@ -73,10 +74,13 @@ def read_leaf(
             ys.append(_labels(part.y, n_classes, where))
             number = number_of.setdefault(user, len(number_of))
             owners.append(np.full(len(part.y), number, dtype=np.int64))
+            tested.append(np.full(len(part.y), path.parent.name == PARTS[1]))
     tick(len(files), len(files))
     if not sum(len(y) for y in ys):
         raise DataError(f"{files[0].parent}: the files have no examples")
-    return np.concatenate(xs), np.concatenate(ys), np.concatenate(owners), tuple(number_of)
+    has_both = {path.parent.name for path in files} == set(PARTS)
+    test = np.concatenate(tested) if has_both else None
+    return np.concatenate(xs), np.concatenate(ys), np.concatenate(owners), tuple(number_of), test
 
 
 def _decode(path: Path) -> _File:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 StepUnit = Literal["epoch", "batch"]
+HeldPart = Literal["val", "test"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +113,21 @@ class Score:
     accuracy: float
 
 
+@dataclass(frozen=True, eq=False)
+class NodeScores:
+    """Each node's own model on held-out examples: mean loss, right answers and examples, all [n].
+
+    Where nodes hold examples out of their own, right answers and examples of every class are summed
+    over the nodes, [classes]. A node without any has the loss nan.
+    """
+
+    loss: Floats
+    right: Ints
+    count: Ints
+    class_right: Ints | None = None
+    class_count: Ints | None = None
+
+
 class Engine(Protocol):
     """What Algorithm 1 asks of an engine; state is passed in and out, never kept."""
 
@@ -138,8 +154,23 @@ class Engine(Protocol):
     def measure(self, w: "Tensor", z: Ints) -> Measured:
         """Compute every node's full-data loss at w, and how the groups z diverge there."""
 
-    def evaluate(self, w: "Tensor", part: Literal["val", "test"]) -> Score:
+    def losses(self, ws: "Tensor") -> Floats:
+        """Compute every node's full-data loss [n, m] at each of m models [m, d]; no gradients."""
+
+    def own_losses(self, models: Models) -> Floats:
+        """Compute every node's full-data loss [n] at its own model; no gradients."""
+
+    def evaluate(self, w: "Tensor", part: HeldPart) -> Score:
         """Score the model w on held-out examples."""
+
+    def by_class(self, w: "Tensor", part: HeldPart) -> tuple[Ints, Ints]:
+        """Count right answers of w and examples of every class, [classes] each."""
+
+    def has_own(self, part: HeldPart) -> bool:
+        """Whether nodes hold out examples of their own in a part; else it is pooled."""
+
+    def score_nodes(self, models: Models, part: HeldPart) -> NodeScores:
+        """Score each node's own model on what the node holds out, or all where that is pooled."""
 
     def export(self, w: "Tensor") -> "dict[str, Tensor]":
         """Return the model w as named tensors."""

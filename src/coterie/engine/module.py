@@ -1,10 +1,9 @@
 """What all engines do with a torch module: its tensors as one vector, its data, its scores."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
@@ -13,15 +12,16 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from coterie.core.arrays import Floats, Ints
-from coterie.core.errors import TrainingError
-from coterie.engine.contract import Score
+from coterie.core.errors import ModelError, TrainingError
+from coterie.engine.contract import HeldPart, Score
 
 CHUNK_VALUES = 2048 * 784  # input values in one forward pass where gradients or scores are summed
 CACHED_VALUES = 128 * 784  # the same for convolutions, whose many channels should stay in cache
 GRAM_COLUMNS = 16_384  # gradient entries multiplied in single precision before a double sum
 
 Arrays = tuple[NDArray[np.uint8] | NDArray[np.float32], Ints]  # pixels or numbers, labels
-HeldOut = Mapping[Literal["val", "test"], Arrays]
+HeldOut = Mapping[HeldPart, Arrays]
+HeldSizes = Mapping[HeldPart, Ints]  # examples of each node, in nodes' order
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,6 +159,15 @@ class FlatModule:
         loss = float(cross_entropy(scores, y, reduction="sum"))
         return loss, int((scores.argmax(dim=1) == y).sum())
 
+    @torch.inference_mode()
+    def each(self, x: Tensor, y: Tensor) -> tuple[Floats, Ints, int]:
+        """Losses of examples [N] by the loaded model, whether it is right, and how many classes."""
+        with model_errors(f"in evaluation mode with a batch of {len(y)}"):
+            scores = self.scores(x)
+        losses: Floats = cross_entropy(scores, y, reduction="none").cpu().double().numpy()
+        right: Ints = (scores.argmax(dim=1) == y).long().cpu().numpy()
+        return losses, right, scores.shape[1]
+
     def export(self) -> dict[str, Tensor]:
         """Return the loaded model as named tensors."""
         return {k: v.detach().cpu().clone() for k, v in self.model.state_dict().items()}
@@ -182,6 +191,17 @@ def evaluate(module: FlatModule, w: Tensor, x: Tensor, y: Tensor) -> Score:
     pieces = zip(torch.split(x, size), torch.split(y, size), strict=True)
     losses, right = zip(*[module.score(xs, ys) for xs, ys in pieces], strict=True)
     return Score(math.fsum(losses) / len(y), sum(right) / len(y))
+
+
+def held_by_node(held_out: HeldOut, sizes: HeldSizes | None) -> dict[HeldPart, Nodes]:
+    """Return the held-out parts of which nodes have examples of their own, ordered by node."""
+    found: dict[HeldPart, Nodes] = {}
+    for part, own in (sizes or {}).items():
+        x, y = held_out[part]
+        assert own.sum() == len(y)  # each example is one node's
+        if len(y):
+            found[part] = Nodes(x, y, own)
+    return found
 
 
 def inputs(x: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -247,6 +267,26 @@ def state_tensors(model: nn.Module) -> list[Tensor]:
     rest = [w for w in model.parameters() if not w.requires_grad]
     buffers = [b for b in model.buffers() if b.is_floating_point()]
     return [*trained, *rest, *buffers]
+
+
+def places_of(model: nn.Module, names: Collection[str]) -> Tensor:
+    """Return the places in a model's vector of the tensors that are named.
+
+    >>> places_of(nn.Linear(3, 2), ["bias"]).tolist()
+    [6, 7]
+    """
+    called = {id(w): name for name, w in (*model.named_parameters(), *model.named_buffers())}
+    unknown = set(names) - set(called.values())
+    if unknown:
+        raise ModelError(
+            f"the model has no tensor {sorted(unknown)[0]!r}; it has {', '.join(called.values())}"
+        )
+    found, at = [], 0
+    for w in state_tensors(model):
+        if called[id(w)] in names:
+            found.append(torch.arange(at, at + w.numel()))
+        at += w.numel()
+    return torch.cat(found) if found else torch.empty(0, dtype=torch.int64)
 
 
 def _flatten(model: nn.Module) -> tuple[Tensor, list[nn.Parameter]]:

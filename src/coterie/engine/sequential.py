@@ -1,36 +1,43 @@
 """The oracle: one node after the other, one model in memory, nothing clever."""
 
-from typing import Literal
+import math
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from coterie.core.arrays import Ints
+from coterie.core.arrays import Floats, Ints
 from coterie.divergences.gram import divergence
 from coterie.divergences.sketch import Sketch
-from coterie.engine.contract import Gradients, LocalSteps, Measured, Models, Score
-from coterie.engine.descent import LEAST_RATES, travelled
-from coterie.engine.kernels.single import local_steps
-from coterie.engine.local_rule import (
-    COMMON,
-    OWN,
-    PLAIN,
-    LocalRule,
-    first_memory,
-    remembered,
-    remembering,
+from coterie.engine.contract import (
+    Gradients,
+    HeldPart,
+    LocalSteps,
+    Measured,
+    Models,
+    NodeScores,
+    Score,
 )
+from coterie.engine.kernels.single import local_steps
+from coterie.engine.local_rule import PLAIN, LocalRule
+from coterie.engine.memory import OWN, first_memory, remembering
 from coterie.engine.module import (
     FlatModule,
     HeldOut,
+    HeldSizes,
     Nodes,
     Shards,
     centred_gram,
     cosines,
     evaluate,
+    held_by_node,
     last_layer,
+    places_of,
 )
+from coterie.engine.own_models import distinct, own_models
+from coterie.engine.scoring import mean_losses, of_rows, summed_classes, tally_classes
+from coterie.engine.turns import Turns, mean_steps
+from coterie.engine.update import At
 
 
 class Sequential:
@@ -44,8 +51,13 @@ class Sequential:
         steps: LocalSteps,
         device: str = "cpu",
         rule: LocalRule = PLAIN,
+        *,
+        held_sizes: HeldSizes | None = None,
     ) -> None:
-        """Take the module, each node's examples, and the held-out parts."""
+        """Take the module, each node's examples, and the held-out parts.
+
+        With held_sizes these are the nodes' own, ordered by node.
+        """
         self._device = torch.device(device)
         self.module = FlatModule(model.to(self._device))
         self._steps, self._rule = steps, rule
@@ -54,7 +66,14 @@ class Sequential:
             part: (torch.from_numpy(x).to(self._device), torch.from_numpy(y).to(self._device))
             for part, (x, y) in held_out.items()
         }
+        self.held_by_node = {
+            part: Shards(own, self._device, self.module.flat.dtype)
+            for part, own in held_by_node(held_out, held_sizes).items()
+        }
         self._w0 = self.module.flat.clone()
+        self._places = None
+        if rule.update.personal is not None:
+            self._places = places_of(model, rule.update.personal(model))
 
     def choice(self) -> dict[str, str]:
         """There is one way only."""
@@ -66,7 +85,7 @@ class Sequential:
     def initial(self) -> Models:
         """Give every node the same random model w(0)."""
         n, d = len(self.shards), self.module.d_trained
-        memory = first_memory(self._rule, n, self._w0[:d])
+        memory = first_memory(self._rule.update, n, self._w0, d, self._places)
         return Models(self._w0[None].clone(), np.zeros(n, dtype=np.int64), memory)
 
     def advance(
@@ -80,34 +99,46 @@ class Sequential:
         mass = np.bincount(z, weights=sizes * there, minlength=K)
         kept = np.bincount(z, weights=sizes, minlength=K)  # of a group of which nobody is there
         sums = torch.zeros(K, len(module.flat), dtype=torch.float64)  # on the CPU: MPS has none
-        own = {key: array.clone() for key, array in remembered(models, OWN).items()}
+        turns = self._turns(models, start, stop, z, np.flatnonzero(there))
         module.model.train()
         cuda = [torch.cuda.current_device()] if self._device.type == "cuda" else []
         with torch.random.fork_rng(devices=cuda):  # dropout draws from its own stream per step
             for i, k in enumerate(z):
-                given = models.w[models.of_node[i]]
-                module.load(given)
+                sent = models.w[models.of_node[i]]
                 if there[i]:
-                    self._train(models, own, i, start, stop)
+                    sent = self._train(turns, i, start, stop)
                 if there[i] or not mass[k]:
-                    sums[k].add_(module.flat.cpu().double(), alpha=int(sizes[i]))
+                    sums[k].add_(sent.cpu().double(), alpha=int(sizes[i]))
         means = sums / torch.from_numpy(np.where(mass > 0, mass, np.maximum(kept, 1)))[:, None]
-        return remembering(Models(means.to(models.w), z, models.memory), OWN, own)
+        return remembering(Models(means.to(models.w), z, models.memory), OWN, turns.own)
 
-    def _train(self, models: Models, own: dict[str, Tensor], i: int, start: int, stop: int) -> None:
-        """Take node i's steps in the module; what a correction keeps of the node is renewed."""
-        module, offset, correction = self.module, None, self._rule.correction
-        given, row = module.flat.clone(), int(self.shards.row[i])
-        mine = {key: array[row] for key, array in own.items()}
-        if correction is not None:
-            offset = correction.offset(mine, remembered(models, COMMON))
-        local_steps(module, self.shards, i, start, stop, self._steps, self._rule, offset)
-        if correction is not None and offset is not None:
-            rates = travelled(self._steps, start, stop, int(self.shards.sizes[i]))
-            if rates > LEAST_RATES:
-                way = (given - module.flat)[: module.d_trained]
-                for key, array in correction.renew(mine, offset, way, rates).items():
-                    own[key][row] = array
+    def _turns(self, models: Models, start: int, stop: int, z: Ints, there: Ints) -> Turns:
+        sizes, d = self.shards.sizes, self.module.d_trained
+        others = mean_steps(self._steps, stop - start, sizes, z, there)
+        return Turns(
+            self._rule, models, self._steps, start, stop, sizes, self.shards.row, d, others
+        )
+
+    def _train(self, turns: Turns, i: int, start: int, stop: int) -> Tensor:
+        """Take node i's steps in the module; return what it sends."""
+        nodes = np.array([i])
+        begun = turns.begin(nodes)
+        done = self._stepped(begun.w[begun.rows[0]], i, start, stop, self._rule, begun.at)
+        if begun.at is None:
+            return done
+        sent = turns.end(nodes, done[None], begun.at)[0]
+        if self._rule.update.beside is not None:
+            second = turns.begin_beside(nodes, begun.at)
+            own = self._stepped(second.w[0], i, start, stop, turns.beside, second.at)
+            turns.end_beside(nodes, own[None])
+        return sent
+
+    def _stepped(
+        self, w: Tensor, i: int, start: int, stop: int, rule: LocalRule, at: At | None
+    ) -> Tensor:
+        self.module.load(w)
+        local_steps(self.module, self.shards, i, start, stop, self._steps, rule, at)
+        return self.module.flat.clone()
 
     def gradients(self, w: Tensor, sketch: Sketch | None = None) -> Gradients:
         """Compute every node's full-data loss and gradient at w.
@@ -137,9 +168,66 @@ class Sequential:
             losses[i], grads[i] = self.module.full_gradient(*self.shards.of(i))
         return losses, grads
 
-    def evaluate(self, w: Tensor, part: Literal["val", "test"]) -> Score:
+    def losses(self, ws: Tensor) -> Floats:
+        """Compute every node's full-data loss [n, m] at each of m models [m, d]; no gradients."""
+        n = len(self.shards)
+        each = [[self._score(self.shards, i, w)[0] for w in ws] for i in range(n)]
+        return np.array(each) / self.shards.sizes[:, None]
+
+    def own_losses(self, models: Models) -> Floats:
+        """Compute every node's full-data loss [n] at its own model; no gradients."""
+        nodes = np.arange(len(self.shards))
+        found = [
+            self._score(self.shards, int(i), own_models(models, nodes[i : i + 1])[0])[0]
+            for i in nodes
+        ]
+        return np.array(found) / self.shards.sizes
+
+    def evaluate(self, w: Tensor, part: HeldPart) -> Score:
         """Score the model w on held-out examples."""
         return evaluate(self.module, w, *self.held_out[part])
+
+    def by_class(self, w: Tensor, part: HeldPart) -> tuple[Ints, Ints]:
+        """Count right answers of w and examples of every class, [classes] each."""
+        x, y = self.held_out[part]
+        self.module.load(w)
+        self.module.model.eval()
+        size = self.module.chunk(x)
+        pieces = zip(torch.split(x, size), torch.split(y, size), strict=True)
+        found = [(self.module.each(xs, ys), ys.cpu().numpy()) for xs, ys in pieces]
+        return summed_classes([tally_classes(right, ys, k) for (_, right, k), ys in found])
+
+    def has_own(self, part: HeldPart) -> bool:
+        """Whether nodes hold out examples of their own in a part; else it is pooled."""
+        return part in self.held_by_node
+
+    def score_nodes(self, models: Models, part: HeldPart) -> NodeScores:
+        """Score each node's own model on what the node holds out, or all where that is pooled."""
+        own, first, which = self.held_by_node.get(part), *distinct(models)
+        if own is None:
+            ws, count = own_models(models, first), len(self.held_out[part][1])
+            found = [evaluate(self.module, w, *self.held_out[part]) for w in ws]
+            return of_rows(which, [(s.loss, round(s.accuracy * count)) for s in found], count)
+        loss, right = np.zeros(len(which)), np.zeros(len(which), dtype=np.int64)
+        by_class: list[Ints] = []
+        for i in np.flatnonzero(own.sizes):
+            loss[i], right[i], classes = self._score(
+                own, int(i), own_models(models, np.array([i]))[0]
+            )
+            by_class.append(classes)
+        return NodeScores(mean_losses(loss, own.sizes), right, own.sizes, *summed_classes(by_class))
+
+    def _score(self, data: Shards, i: int, w: Tensor) -> tuple[float, int, Ints]:
+        """Sum of the losses of w on node i's examples, right answers, and these by class."""
+        self.module.load(w)
+        self.module.model.eval()
+        x, y = data.of(i)
+        size = self.module.chunk(x)
+        pieces = zip(torch.split(x, size), torch.split(y, size), strict=True)
+        found = [(*self.module.each(xs, ys), ys.cpu().numpy()) for xs, ys in pieces]
+        loss = math.fsum(float(losses.sum()) for losses, *_ in found)
+        classes = [tally_classes(right, ys, k) for _, right, k, ys in found]
+        return loss, sum(int(right.sum()) for _, right, *_ in found), np.sum(classes, axis=0)
 
     def export(self, w: Tensor) -> dict[str, Tensor]:
         """Return the model w as named tensors."""

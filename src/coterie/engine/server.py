@@ -1,53 +1,51 @@
-"""What the server does with a global mean: takes it, or steps towards it (FedOpt)."""
+"""What follows a mean: what groups and the server keep, and what the server makes of the model."""
 
-from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING
 
+from coterie.core.arrays import Floats, Ints
 from coterie.engine.contract import Models
+from coterie.engine.memory import (
+    COMMON,
+    GROUP,
+    LAST,
+    OWN,
+    regrouped,
+    remembered,
+    remembering,
+    theirs,
+)
+from coterie.engine.update import Mean, Scope, Update
 
-ServerKind = Literal["mean", "momentum", "adam"]
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
-@dataclass(frozen=True)
-class Server:
-    """Treats the way from the last global model to the new mean as a gradient (Reddi et al. 2021).
+def after_mean(
+    update: Update, models: Models, d: int, p: Floats, z: Ints, share: float, *, everyone: bool
+) -> Models:
+    """Return the models that follow a mean of groups z [n], or of everyone.
 
-    Only the first `d` numbers, those that are trained, are stepped; others, such as a batch norm's
-    statistics, are averaged. What it remembers is in the models' memory.
+    p [n] are the nodes' shares of the data, `share` that of those who counted, and d of the models'
+    numbers are trained; others, such as a batch norm's statistics, are averaged and no more.
     """
+    if update.group is None and not (everyone and update.server):
+        return models
+    groups = models.w.new_tensor(z).long()
+    scope: Scope = "global" if everyone else "group"
+    models = regrouped(update, models, groups, d)
+    mean = _mean(models, d, p, groups, share, scope)
+    if update.group is not None:
+        models = remembering(models, GROUP, update.group(mean))
+        mean = _mean(models, d, p, groups, share, scope)
+    if not everyone or update.server is None:
+        return models
+    w = models.w.clone()
+    w[0, :d], kept = update.server(models.w[0, :d], mean)
+    models = remembering(Models(w, models.of_node, models.memory), COMMON, kept)
+    return remembering(models, "", {LAST: w[0, :d].clone()})
 
-    kind: ServerKind = "mean"
-    d: int = 0
-    lr: float = 1.0
-    momentum: float = 0.9  # Adam's beta1
-    beta2: float = 0.99
-    epsilon: float = 1e-3
 
-    def begin(self, models: Models) -> Models:
-        """Remember the model that everybody starts from."""
-        if self.kind == "mean":
-            return models
-        w = models.w[0, : self.d].clone()
-        memory = {"server.w": w, "server.m": w.new_zeros(w.shape)}
-        if self.kind == "adam":
-            memory["server.v"] = w.new_zeros(w.shape)
-        return replace(models, memory={**models.memory, **memory})
-
-    def after(self, models: Models) -> Models:
-        """Return the global model that follows a global mean."""
-        if self.kind == "mean":
-            return models
-        memory = dict(models.memory)
-        way = models.w[0, : self.d] - memory["server.w"]
-        m = self.momentum * memory["server.m"]
-        if self.kind == "momentum":
-            m = step = m + way
-        else:
-            m = m + (1 - self.momentum) * way
-            memory["server.v"] = self.beta2 * memory["server.v"] + (1 - self.beta2) * way.square()
-            step = m / (memory["server.v"].sqrt() + self.epsilon)
-        memory["server.m"] = m
-        memory["server.w"] = memory["server.w"] + self.lr * step
-        w = models.w.clone()
-        w[0, : self.d] = memory["server.w"]
-        return replace(models, w=w, memory=memory)
+def _mean(models: Models, d: int, p: Floats, z: "Tensor", share: float, scope: Scope) -> Mean:
+    own, group, common = (theirs(remembered(models, kind)) for kind in (OWN, GROUP, COMMON))
+    last = models.memory.get(LAST, models.w[0, :d])
+    return Mean(last, own, group, common, models.w.new_tensor(p), z, share, scope)

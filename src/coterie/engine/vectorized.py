@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
 from threading import Event
-from typing import Literal
 
 import numpy as np
 import torch
@@ -18,8 +17,15 @@ from torch import Tensor, nn
 from coterie.core.arrays import Floats, Ints
 from coterie.core.errors import ModelError
 from coterie.divergences.sketch import Sketch
-from coterie.engine.contract import Gradients, LocalSteps, Measured, Models, Score
-from coterie.engine.descent import LEAST_RATES, travelled
+from coterie.engine.contract import (
+    Gradients,
+    HeldPart,
+    LocalSteps,
+    Measured,
+    Models,
+    NodeScores,
+    Score,
+)
 from coterie.engine.gradients import Gauge
 from coterie.engine.kernels import Kernel
 from coterie.engine.kernels.batching import stacks
@@ -27,11 +33,15 @@ from coterie.engine.kernels.calibrate import choose_kernel
 from coterie.engine.kernels.dense import Dense, find_chain
 from coterie.engine.kernels.single import Single
 from coterie.engine.kernels.stacked import Stacked, treats_examples_alone
-from coterie.engine.local_rule import COMMON, OWN, PLAIN, LocalRule, remembered, remembering
+from coterie.engine.local_rule import PLAIN, LocalRule
 from coterie.engine.means import add_up, counts, divide
-from coterie.engine.module import HeldOut, Nodes, last_layer
+from coterie.engine.memory import OWN, remembering
+from coterie.engine.module import HeldOut, HeldSizes, Nodes, Shards, last_layer
+from coterie.engine.own_models import distinct, own_models
+from coterie.engine.scoring import Scorer, Tally, of_rows, summed_classes, tally_classes
 from coterie.engine.sequential import Sequential
 from coterie.engine.threads import Team
+from coterie.engine.turns import Turns, mean_steps
 
 JOB_BYTES = 16 << 20  # of models that a job returns before they are averaged
 GRADIENT_VALUES = 512 * 784  # input values in one forward pass of a group's gradient
@@ -63,11 +73,13 @@ class Vectorized:
         rule: LocalRule = PLAIN,
         workers: int = 1,
         *,
+        held_sizes: HeldSizes | None = None,
         alone: bool | None = None,
         kernel: str = "",
     ) -> None:
         """Take the module, each node's examples, the held-out parts, and the cores to use.
 
+        With held_sizes the held-out parts are the nodes' own, ordered by node.
         Whether the module keeps examples apart, and how it trains quickest, is found out unless
         told. Of a part of the nodes it is told, as all parts have to do alike.
         """
@@ -76,10 +88,13 @@ class Vectorized:
                 "the model has hooks on its parameters, which are lost where it is copied; use "
                 "train.engine = 'sequential'"
             )
-        self._oracle = Sequential(model, nodes, held_out, steps, device, rule)
+        self._oracle = Sequential(
+            model, nodes, held_out, steps, device, rule, held_sizes=held_sizes
+        )
         self._model, self._steps, self._rule = model, steps, rule
         self._device = torch.device(device)
         self._shards, self._held_out = self._oracle.shards, self._oracle.held_out
+        self._held_by_node, self._whole = self._oracle.held_by_node, nodes.shares is None
         module = self._oracle.module
         self._d, self._d_trained = len(module.flat), module.d_trained
         self._d_last = last_layer(module.trained)
@@ -95,6 +110,11 @@ class Vectorized:
     def keeps_apart(self) -> bool:
         """Whether the module treats examples one by one."""
         return self._alone
+
+    @property
+    def shards(self) -> Shards:
+        """The examples of the nodes here."""
+        return self._shards
 
     @property
     def workers(self) -> int:
@@ -139,17 +159,19 @@ class Vectorized:
     ) -> Models:
         """Take local steps start+1 .. stop on every node, then average by z, weighted by data."""
         there = np.arange(len(z)) if present is None else present
-        sums, own = self.sums(models, start, stop, z, there)
+        others = mean_steps(self._steps, stop - start, self._shards.sizes, z, there)
+        sums, own = self.sums(models, start, stop, z, there, others)
         means = divide(sums, self._shards.sizes, models, z, there)
         return remembering(Models(means.to(models.w), z, models.memory), OWN, own)
 
     def sums(
-        self, models: Models, start: int, stop: int, z: Ints, there: Ints
+        self, models: Models, start: int, stop: int, z: Ints, there: Ints, others: Floats
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Take local steps on the nodes here, of those who are there; add up their weighted models.
 
+        `others` [n] are the batches that those take, on average, who are averaged with a node.
         Returns their sum [K, d] by group, each model times its node's examples, in double precision
-        on the CPU, and what a correction keeps of the nodes here.
+        on the CPU, and what the nodes here keep.
         """
         K = int(z.max()) + 1
         mine = there[np.isin(there, self._shards.here)]
@@ -158,7 +180,18 @@ class Vectorized:
         if self._one_gradient_does(start, stop):
             sums = self._group_steps(models, stop, z, mine, weight, K)
         else:
-            sums, own = self._node_steps(models, start, stop, z, mine, weight, K)
+            turns = Turns(
+                self._rule,
+                models,
+                self._steps,
+                start,
+                stop,
+                self._shards.sizes,
+                self._shards.row,
+                self._d_trained,
+                others,
+            )
+            sums, own = self._node_steps(models, turns, start, stop, z, mine, weight, K), turns.own
         if not torch.isfinite(sums).all():
             self._oracle.advance(models, start, stop, z, mine)  # it names the node and the step
         return sums, own
@@ -166,17 +199,31 @@ class Vectorized:
     def _node_steps(
         self,
         models: Models,
+        turns: Turns,
         start: int,
         stop: int,
         z: Ints,
         there: Ints,
         weight: Ints,
         K: int,
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Train every node and add up the groups' models [K, d]; also what corrections keep."""
-        own = {key: array.clone() for key, array in remembered(models, OWN).items()}
-        common, correction = remembered(models, COMMON), self._rule.correction
+    ) -> Tensor:
+        """Train every node and add up the groups' models [K, d]."""
         kernel, steps = self._kernel, Watched(**vars(self._steps), leaving=self._team.leaving)
+        update = self._rule.update
+
+        def stepped(few: Ints) -> list[Tensor]:
+            begun = turns.begin(few)
+            done = kernel.train(begun.w, begun.rows, few, start, stop, steps, self._rule, begun.at)
+            if begun.at is None or not update.ends:
+                return done
+            sent = turns.end(few, _whole(done), begun.at)
+            if update.beside is not None:
+                second = turns.begin_beside(few, begun.at)
+                own = kernel.train(
+                    second.w, second.rows, few, start, stop, steps, turns.beside, second.at
+                )
+                turns.end_beside(few, _whole(own))
+            return [sent]
 
         def train(nodes: Ints) -> list[tuple[int, float, Tensor]]:
             groups, at_group = np.unique(z[nodes], return_inverse=True)
@@ -186,18 +233,9 @@ class Vectorized:
             weights[at_group, np.arange(len(nodes))] = torch.from_numpy(parts).to(weights)
             weights = weights.to(self._device)
             total = models.w.new_zeros(len(groups), self._d)
-            rows = torch.from_numpy(models.of_node[nodes]).to(self._device)
             c = kernel.stack(self._steps.batch_size or int(self._shards.sizes[nodes[0]]))
             for few in stacks(self._shards.sizes[nodes], c, padded=not self._steps.batch_size):
-                rank = self._shards.row[nodes[few]]
-                mine = {key: array[rank] for key, array in own.items()}
-                offset = None if correction is None else correction.offset(mine, common)
-                done = kernel.train(
-                    models.w, rows[few], nodes[few], start, stop, steps, self._rule, offset
-                )
-                if correction is not None and offset is not None:
-                    way = models.w[rows[few]] - torch.cat([p.flatten(1) for p in done], dim=1)
-                    self._renew(own, nodes[few], way, offset, start, stop)
+                done = stepped(nodes[few])
                 if kernel is self._single:
                     return [(int(z[nodes[0]]), float(weight[nodes[0]]), done[0][0])]
                 add_up(total, weights[:, few], done)
@@ -207,28 +245,7 @@ class Vectorized:
         for parts in self._team.do(train, self._jobs(there)):
             for k, times, w in parts:
                 sums[k].add_(w.cpu().double(), alpha=times)
-        return sums, own
-
-    def _renew(
-        self,
-        own: dict[str, Tensor],
-        nodes: Ints,
-        way: Tensor,
-        offset: Tensor,
-        start: int,
-        stop: int,
-    ) -> None:
-        """Renew what a correction keeps of nodes that went a way [c, d] from their model."""
-        assert self._rule.correction is not None  # who else would ask
-        for at, i in enumerate(nodes):
-            rates = travelled(self._steps, start, stop, int(self._shards.sizes[i]))
-            row = self._shards.row[i]
-            if rates > LEAST_RATES:
-                mine = {key: array[row] for key, array in own.items()}
-                trained = way[at, : self._d_trained]
-                after = self._rule.correction.renew(mine, offset[at], trained, rates)
-                for key, array in after.items():
-                    own[key][row] = array
+        return sums
 
     def _jobs(self, nodes: Ints) -> list[Ints]:
         """Cut nodes, the largest first, into jobs that neither cores nor groups decide.
@@ -253,7 +270,8 @@ class Vectorized:
         """
         size = self._steps.batch_size
         one = size is None or self._steps.unit == "batch" or size >= self._shards.sizes.max()
-        return self._alone and stop == start + 1 and one and self._rule.correction is None
+        still = self._rule.update.still or not self._rule.update.local
+        return self._alone and stop == start + 1 and one and still
 
     def _group_steps(
         self, models: Models, t: int, z: Ints, there: Ints, weight: Ints, K: int
@@ -306,16 +324,79 @@ class Vectorized:
         """Return what takes gradients of the nodes here."""
         return Gauge(self._kernel, self._shards, self._team, self._d_trained, self._d_last)
 
-    def evaluate(self, w: Tensor, part: Literal["val", "test"]) -> Score:
+    def losses(self, ws: Tensor) -> Floats:
+        """Compute every node's full-data loss [n, m] at each of m models [m, d]; no gradients."""
+        n, here = len(self._shards), self._shards.here
+        sums = [
+            self.scorer().tally(self._shards, np.full(n, k), ws.__getitem__).loss
+            for k in range(len(ws))
+        ]
+        return np.stack(sums, axis=1)[here] / self._shards.sizes[here, None]
+
+    def own_losses(self, models: Models) -> Floats:
+        """Compute every node's full-data loss [n] at its own model; no gradients."""
+        return self._tally(self._shards, models).loss / self._shards.sizes
+
+    def scorer(self) -> Scorer:
+        """Return what scores examples of the nodes here.
+
+        Nodes that train one by one on actors are scored so, as no digit may depend on who has them.
+        """
+        apart = not self._whole and self._kernel is self._single
+        return Scorer(self._single, self._team, together=self._alone and not apart)
+
+    def _tally(self, data: Shards, models: Models) -> Tally:
+        first, which = distinct(models)
+        return self.scorer().tally(data, which, lambda k: own_models(models, first[k : k + 1])[0])
+
+    def has_own(self, part: HeldPart) -> bool:
+        """Whether nodes hold out examples of their own in a part; else it is pooled."""
+        return part in self._held_by_node
+
+    def score_nodes(self, models: Models, part: HeldPart) -> NodeScores:
+        """Score each node's own model on what the node holds out, or all where that is pooled."""
+        own = self._held_by_node.get(part)
+        if own is not None:
+            return self._tally(own, models).scores(own.sizes)
+        first, which = distinct(models)
+        pieces = [self.scores(w, part) for w in own_models(models, first)]
+        return pooled_scores(which, pieces, len(self._held_out[part][1]))
+
+    def evaluate(self, w: Tensor, part: HeldPart) -> Score:
         """Score the model w on held-out examples."""
         return mean_score(self.scores(w, part), len(self._held_out[part][1]))
 
-    def piece(self, part: Literal["val", "test"]) -> int:
+    def by_class(self, w: Tensor, part: HeldPart) -> tuple[Ints, Ints]:
+        """Count right answers of w and examples of every class, [classes] each."""
+        return summed_classes([self.classes(w, part)])
+
+    def classes(self, w: Tensor, part: HeldPart) -> Ints:
+        """Count right answers of w and examples of every class that is held out here [2, classes].
+
+        Without any example they are [2, 0].
+        """
+        x, y = self._held_out[part]
+        if not len(y):
+            return np.zeros((2, 0), dtype=np.int64)
+        size = self.piece(part)
+
+        def score(at: int) -> Ints:
+            with self._single.module() as module:
+                module.load(w)
+                module.model.eval()
+                ys = y[at : at + size]
+                _, right, classes = module.each(x[at : at + size], ys)
+                return tally_classes(right, ys.cpu().numpy(), classes)
+
+        found: Ints = np.sum(list(self._team.do(score, list(range(0, len(y), size)))), axis=0)
+        return found
+
+    def piece(self, part: HeldPart) -> int:
         """Return how many held-out examples are scored at once."""
         with self._single.module() as module:
             return module.chunk(self._held_out[part][0])
 
-    def scores(self, w: Tensor, part: Literal["val", "test"]) -> list[tuple[float, int]]:
+    def scores(self, w: Tensor, part: HeldPart) -> list[tuple[float, int]]:
         """Sum of losses, and how often w is right, for piece after piece of what is held out."""
         x, y = self._held_out[part]
         if not len(y):
@@ -333,6 +414,17 @@ class Vectorized:
     def export(self, w: Tensor) -> dict[str, Tensor]:
         """Return the model w as named tensors."""
         return self._oracle.export(w)
+
+
+def _whole(pieces: list[Tensor]) -> Tensor:
+    """Put the pieces [c, ...] of models together: [c, d]."""
+    return torch.cat([piece.flatten(1) for piece in pieces], dim=1)
+
+
+def pooled_scores(which: Ints, pieces: list[list[tuple[float, int]]], n: int) -> NodeScores:
+    """Give each node the score on n common examples of its model, of which there are pieces."""
+    found = [(mean_score(some, n).loss, sum(right for _, right in some)) for some in pieces]
+    return of_rows(which, found, n)
 
 
 def mean_score(pieces: list[tuple[float, int]], n: int) -> Score:

@@ -20,9 +20,9 @@ from coterie.grouping import NO_LIMITS, Limits
 from coterie.grouping.limits import check_limits
 from coterie.network import Network
 from coterie.preview.planfile import Plan, check_nodes
-from coterie.simulation.algorithms import Search
 from coterie.simulation.fleet import Fleet
 from coterie.simulation.planning import asked
+from coterie.simulation.search import Search
 
 log = logging.getLogger("coterie.flower")
 Shown = Literal["labels", "sketch"]

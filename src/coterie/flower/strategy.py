@@ -22,8 +22,8 @@ from coterie.grouping import NO_LIMITS, Limits
 from coterie.network import Network
 from coterie.preview.planfile import Plan
 from coterie.preview.planfile.reading import read_plan
-from coterie.simulation.algorithms import Search
 from coterie.simulation.schedule import Event, Schedule
+from coterie.simulation.search import Search
 
 log = logging.getLogger("coterie.flower")
 UNAVAILABLE = (3, 4)  # Flower's codes for a message or a reply that expired: the node was late

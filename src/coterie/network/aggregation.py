@@ -62,20 +62,35 @@ class Network:
     combine: bool = False
     reference: bool = False
 
-    def aggregation(self, z: Ints, servers: Ints, nbytes: int) -> Transfer:
-        """Time one aggregation: every node sends to its group's server, then gets the mean back."""
-        if self.reference:
-            up = self.upload(z, servers, nbytes)
-            return up + up
-        up_there, back = self.patterns(z, servers, nbytes)
-        return self.total(self.timed(up_there)) + self.total(self.timed(back))
+    def aggregation(
+        self, z: Ints, servers: Ints, nbytes: int, down_bytes: int | None = None
+    ) -> Transfer:
+        """Time one aggregation: every node sends to its group's server, then gets the mean back.
 
-    def part(self, z: Ints, servers: Ints, nbytes: int, asked: Ints, counted: Ints) -> Transfer:
+        As many bytes come back as were sent, unless it is said how many.
+        """
+        back_bytes = nbytes if down_bytes is None else down_bytes
+        if self.reference:
+            return self.upload(z, servers, nbytes) + self.upload(z, servers, back_bytes)
+        up = self.patterns(z, servers, nbytes)[0]
+        back = self.patterns(z, servers, back_bytes)[1]
+        return self.total(self.timed(up)) + self.total(self.timed(back))
+
+    def part(
+        self,
+        z: Ints,
+        servers: Ints,
+        nbytes: int,
+        asked: Ints,
+        counted: Ints,
+        down_bytes: int | None = None,
+    ) -> Transfer:
         """Time an aggregation of some: models go down to nodes asked, up from those counted."""
+        back_bytes = nbytes if down_bytes is None else down_bytes
         up = self.upload(z, servers, nbytes, counted)
         if self.reference:
-            return up + self.upload(z, servers, nbytes, asked)
-        return up + self.total(self.timed(self.patterns(z, servers, nbytes, asked)[1]))
+            return up + self.upload(z, servers, back_bytes, asked)
+        return up + self.total(self.timed(self.patterns(z, servers, back_bytes, asked)[1]))
 
     def upload(self, z: Ints, servers: Ints, nbytes: int, nodes: Ints | None = None) -> Transfer:
         """Time nbytes from every node, or some, to its group's server, all at once."""

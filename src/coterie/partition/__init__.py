@@ -119,7 +119,7 @@ def _check_sizes(n_examples: int, rule: Rule) -> None:
             _check_edges(rule.num_edges, rule.num_nodes)
         if rule.num_nodes > n_examples:
             raise PartitionError(
-                f"num_nodes must be <= the number of training examples, got {rule.num_nodes} nodes "
+                f"num_nodes must be <= the number of examples to deal, got {rule.num_nodes} nodes "
                 f"for {n_examples} examples"
             )
 

@@ -28,8 +28,8 @@ def from_file(examples: Examples, rule: Rule, rng: np.random.Generator) -> Dealt
     node_of = node_of_row[order[wanted]]
     if (empty := np.setdiff1d(np.arange(len(names)), node_of)).size:
         raise PartitionError(
-            f"{path}: node {names[empty[0]]!r} has no training example after the 3:1:1 split; "
-            "give it more examples, or merge it with another"
+            f"{path}: node {names[empty[0]]!r} has no training example left after sampling and "
+            "splitting; give it more examples, or merge it with another"
         )
     edge_names: tuple[str, ...] = ()
     edge_of = None

@@ -85,7 +85,7 @@ def pathological(examples: Examples, rule: Rule, rng: np.random.Generator) -> De
 def natural(examples: Examples, rule: Rule, rng: np.random.Generator) -> Dealt:
     """Make each user a node; or deal the users to nodes at random, as many users to each.
 
-    A user without a training example is left out.
+    A user without an example to deal is left out.
     """
     if examples.users is None:
         raise PartitionError(
@@ -96,7 +96,7 @@ def natural(examples: Examples, rule: Rule, rng: np.random.Generator) -> Dealt:
     n = rule.num_nodes or len(users)
     if n > len(users):
         raise PartitionError(
-            f"num_nodes must be <= the {len(users)} users with training examples, got {n}; "
+            f"num_nodes must be <= the {len(users)} users with examples to deal, got {n}; "
             "num_nodes = 'auto' makes each user a node"
         )
     node_of_user = np.arange(len(users))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coterie.config.factories import divide, load_dataset
+from coterie.config.factories import Divided, divide, load_dataset, split_kind
 from coterie.config.prepare import prepare
 from coterie.config.settings import Config
 from coterie.core.arrays import Floats, Ints
@@ -13,7 +13,6 @@ from coterie.core.types import Progress
 from coterie.data import Dataset
 from coterie.grouping import Grouping
 from coterie.partition.measure import emd, pooled
-from coterie.simulation.algorithms import ALGORITHMS
 from coterie.simulation.loop import rounds
 from coterie.simulation.problem import Problem
 
@@ -106,7 +105,7 @@ def surveys(configs: Sequence[Config], *, groups: bool, progress: Progress) -> I
     """
     seen: dict[object, list[Config]] = {}
     for config in configs:
-        seen.setdefault((config.data, config.partition), []).append(config)
+        seen.setdefault((config.data, config.partition, split_kind(config)), []).append(config)
     loaded: dict[object, Dataset] = {}
     for members in seen.values():
         first = members[0]
@@ -133,9 +132,17 @@ def _survey(members: list[Config], dataset: Dataset, *, groups: bool, progress: 
     facts = (
         f"{len(divided.dataset.y):,} examples ({len(split.train):,} train, {len(split.val):,} "
         f"validation, {len(split.test):,} test), {dataset.n_classes} classes{users}, each "
-        f"{'x'.join(map(str, dataset.input_shape))}"
+        f"{'x'.join(map(str, dataset.input_shape))}{_held(divided)}"
     )
     return Survey(title_of(config), facts, part.edge_of, tuple(parts))
+
+
+def _held(divided: Divided) -> str:
+    """Say how many examples each node validates and tests with, if it has some of its own."""
+    val, test = divided.held_out("val").sizes, divided.held_out("test").sizes
+    if val is None or test is None:
+        return ""
+    return f"; a node has {_range(val)} for validation and {_range(test)} to test on"
 
 
 def _pooled(label: str, counts: Ints, part_of: Ints) -> Parts:
@@ -146,7 +153,7 @@ def _one_each(members: list[Config]) -> list[Config]:
     """First config of every algorithm that has groups."""
     first: dict[str, Config] = {}
     for config in members:
-        if not ALGORITHMS[config.algorithm.name].pooled and config.algorithm.name != "hierfavg":
+        if not config.algorithm.made.pooled and config.algorithm.made.groups != "edge":
             first.setdefault(config.algorithm.name, config)
     return list(first.values())
 
@@ -168,4 +175,7 @@ def title_of(config: Config) -> str:
         "file": f" {c.file}",
     }
     placed = "" if c.placement == "paper" else f", placed {c.placement}"
-    return f"{config.data.name}, {c.kind}{heeded.get(c.kind, '')}{placed}, seed {config.seed}"
+    kind = split_kind(config)
+    split = "" if kind == "pooled" else f", split {kind}"
+    how = f"{c.kind}{heeded.get(c.kind, '')}{placed}{split}"
+    return f"{config.data.name}, {how}, seed {config.seed}"

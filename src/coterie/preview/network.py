@@ -22,7 +22,6 @@ from coterie.network.routes import route
 from coterie.network.tcp import PROFILES, Tcp
 from coterie.network.values import Flows
 from coterie.preview.data import groups_of, title_of
-from coterie.simulation.algorithms import find_algorithm
 from coterie.topology import Topology
 
 
@@ -183,7 +182,7 @@ def views(configs: Sequence[Config], *, against: bool, progress: Progress) -> It
         driver_path()
     seen: dict[object, list[Config]] = {}
     for config in configs:
-        if not find_algorithm(config.algorithm.name).pooled:
+        if not config.algorithm.made.pooled:
             seen.setdefault(_setting(config), []).append(config)
     if not seen:
         raise ConfigError("centralized has one node and no network; set another algorithm.name")
@@ -252,7 +251,7 @@ def _one_each(configs: list[Config]) -> dict[str, Config]:
 
 def _form(c: AlgorithmConfig) -> AlgorithmConfig:
     """Leave out the settings that change no aggregation."""
-    algorithm = find_algorithm(c.name)
+    algorithm = c.made
     tau2 = min(algorithm.schedule(*c.usual[1:]).tau2, 2)
     if not algorithm.searched:
         return AlgorithmConfig(c.name, tau2=tau2)

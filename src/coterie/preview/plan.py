@@ -20,9 +20,9 @@ from coterie.grouping.planner import Effort
 from coterie.partition.measure import emd, pooled
 from coterie.preview.data import title_of
 from coterie.preview.pricing import Found, Point, label, with_front
-from coterie.simulation.algorithms import ALGORITHMS, METHODS, Search
 from coterie.simulation.fleet import Fleet
 from coterie.simulation.loop import first_evidence
+from coterie.simulation.search import METHODS, Search
 
 BOTH = "fedavg-ic"
 WEIGHED = {"fedavg-c": (0.0, 1.0), "fedavg-i": (1.0, 0.0)}  # the others weigh both costs
@@ -149,7 +149,7 @@ class Question:
 
     def check(self, limits: Limits) -> None:
         """Refuse limits that a run would refuse too."""
-        if ALGORITHMS[self.own.name].searched:
+        if self.own.made.searched:
             check_keeper(limits, self.own.grouping)
 
 
@@ -246,7 +246,7 @@ def answer(
 def _planned(configs: Sequence[Config]) -> tuple[Config, AlgorithmConfig]:
     """Choose a run, made to search, and return what it is by as the experiment has it."""
     both = (c for c in configs if c.algorithm.name == BOTH)
-    searched = (c for c in configs if ALGORITHMS[c.algorithm.name].searched)
+    searched = (c for c in configs if c.algorithm.made.searched)
     for config in chain(both, searched):
         return config, config.algorithm
     own = configs[0].algorithm
@@ -255,7 +255,7 @@ def _planned(configs: Sequence[Config]) -> tuple[Config, AlgorithmConfig]:
 
 def _used(own: AlgorithmConfig) -> str:
     """Name the method by which a run groups; none where it makes no groups."""
-    if ALGORITHMS[own.name].searched:
+    if own.made.searched:
         return own.grouping
     return "edge" if own.name == "hierfavg" else ""
 

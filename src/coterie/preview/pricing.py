@@ -13,8 +13,8 @@ from coterie.grouping import Evidence, Grouping, check_grouping
 from coterie.grouping.limits import broken
 from coterie.grouping.objective import Objective, price
 from coterie.grouping.planner import Effort, best_by_the_clock, canon, search
-from coterie.simulation.algorithms import Search
 from coterie.simulation.fleet import Fleet
+from coterie.simulation.search import Search
 
 WEIGHTINGS = ((1.0, 0.0), *((1.0, 4.0**power) for power in range(-2, 4)), (0.0, 1.0))
 

@@ -10,7 +10,6 @@ from coterie.config.files import expand, parse_override, to_toml
 from coterie.config.prepare import Prepared, prepare
 from coterie.config.settings import Config
 from coterie.core.types import Progress
-from coterie.simulation.algorithms import ALGORITHMS
 from coterie.simulation.forecast import Forecast, doubt
 from coterie.simulation.loop import piloted
 from coterie.simulation.policies.pilot import Choice, expected
@@ -91,7 +90,7 @@ class Explained:
 def opened(configs: Sequence[Config], overrides: Sequence[str] = ()) -> Config:
     """Return the first config that searches, with more settings; all is open if nothing is."""
     config = next((c for c in configs if c.algorithm.name == SEARCHES), None)
-    config = config or next((c for c in configs if ALGORITHMS[c.algorithm.name].searched), None)
+    config = config or next((c for c in configs if c.algorithm.made.searched), None)
     if config is None:
         config = replace(configs[0], algorithm=replace(configs[0].algorithm, name=SEARCHES))
     content = tomllib.loads(to_toml(config))

@@ -27,9 +27,10 @@ from coterie.config.settings import Config
 from coterie.core.errors import RecordError
 from coterie.core.files import write_atomically, writing
 from coterie.core.types import Say
-from coterie.engine.contract import Models
+from coterie.engine.contract import Models, NodeScores
 from coterie.grouping import Grouping
 from coterie.network import Transfer
+from coterie.runs.node_scores import LOG, logged, with_nodes
 from coterie.runs.record import BEGINS, PROGRESS, ROWS, RunWriter, mended
 from coterie.simulation.clock import Clock
 from coterie.simulation.fleet import Averaging
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 FORMAT = b"coterie checkpoint 3 "
 KEPT = 2
+HALF_WRITTEN = r"\.(checkpoint-\d+|\w+\.(toml|json|safetensors|parquet|csv))\.\w{8}"
 SHARE = 0.05  # of the time at most goes to checkpoints, unless one after every mean is asked for
 
 
@@ -89,6 +91,7 @@ TAGS: dict[str, type] = {
     "grouping": Grouping,
     "look": Look,
     "models": Models,
+    "node_scores": NodeScores,
     "plan": Plan,
     "planned": Planned,
     "round": Round,
@@ -154,8 +157,9 @@ def tidy(folder: Path, keep: int | None = None) -> None:
             path.unlink(missing_ok=True)
     if keep is None:
         (folder / PROGRESS).unlink(missing_ok=True)
+        (folder / LOG).unlink(missing_ok=True)
     for path in folder.glob(".*"):
-        half = re.fullmatch(r"\.(checkpoint-\d+|\w+\.(toml|json|safetensors))\.\w{8}", path.name)
+        half = re.fullmatch(HALF_WRITTEN, path.name)
         if half or path.name == BEGINS:
             path.unlink(missing_ok=True)
 
@@ -216,8 +220,8 @@ def difference(now: Config, before: Config) -> str | None:
     """
     there = flat(before)
     for key, value in flat(now).items():
-        if value != there[key] and decides(key):
-            return f"{key} is {value} and was {there[key]}"
+        if value != there.get(key) and decides(key):
+            return f"{key} is {value} and was {there.get(key, 'not set')}"
     return None
 
 
@@ -259,6 +263,12 @@ def _check_rows(path: Path, checkpoint: Checkpoint) -> None:
         rows = file.read(checkpoint.offset)
     if len(rows) < checkpoint.offset or rows.count(b"\n") != checkpoint.n_rows:
         raise Damaged(f"{ROWS} does not hold its {checkpoint.n_rows} rows")
+    try:
+        lines = with_nodes(rows)
+    except (ValueError, AttributeError) as error:
+        raise Damaged(f"{ROWS} cannot be read") from error
+    if logged(path.parent) < lines:
+        raise Damaged(f"{LOG} does not hold its {lines} lines")
 
 
 @cache

@@ -6,20 +6,27 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coterie.config.files import to_toml
 from coterie.config.prepare import Prepared, prepare
 from coterie.config.settings import Config
 from coterie.core.errors import DivergenceError, RecordError
 from coterie.data import Dataset
+from coterie.engine.contract import Engine, Models
+from coterie.engine.update import Update
 from coterie.runs.checkpoint import Keeper, last_good, origin, tidy
 from coterie.runs.record import RunWriter, ended
+from coterie.simulation.algorithm import Algorithm
 from coterie.simulation.forecast import doubt, named_schedules
 from coterie.simulation.loop import rounds
+from coterie.simulation.measuring import by_class, overall
 from coterie.simulation.policies.pilot import Pilot
 from coterie.simulation.problem import Problem
 from coterie.simulation.state import State
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Interrupted(KeyboardInterrupt):
@@ -31,9 +38,12 @@ class Interrupted(KeyboardInterrupt):
         self.t = t
 
 
-def simulate(config: Config) -> Iterator[State]:
-    """Run a config and yield the state after every aggregation; nothing is written."""
-    yield from rounds(prepare(config).problem)
+def simulate(config: Config, algorithm: Algorithm | Update | None = None) -> Iterator[State]:
+    """Run a config and yield the state after every aggregation; nothing is written.
+
+    An algorithm, or an update, takes the place of the config's own.
+    """
+    yield from rounds(prepare(config, own=algorithm).problem)
 
 
 def execute(
@@ -126,6 +136,9 @@ def _advance(
     """Write down state after state until the last, or until asked to stop; groups once known."""
     problem, groups = prepared.problem, None
     for state in run.coming:
+        if state.row.scores is not None:
+            z = (state.groups or problem.everyone).grouping.z
+            run.writer.add_nodes(state.t, z, state.row.scores)
         run.writer.add(state.row)
         if state.groups is not groups:
             groups = state.groups
@@ -178,11 +191,20 @@ def _status(error: BaseException) -> str:
 def _record(run: _Run, prepared: Prepared, status: str) -> None:
     """Write how a run ended: the summary last, and only then may its checkpoints go."""
     engine, writer = prepared.problem.engine, run.writer
-    tensors = engine.export(run.state.models.w[0]) if status == "complete" else None
+    tensors = _exported(engine, run.state.models) if status == "complete" else None
     grouping, told = _grouping(prepared, run.state), _told(run, prepared, status)
+    writer.write_nodes(prepared.problem.fleet)
     writer.finish({"engine": engine.choice()}, grouping, told, tensors)
     if status in ("complete", "diverged"):
         tidy(writer.folder)
+
+
+def _exported(engine: Engine, models: Models) -> "dict[str, Tensor]":
+    """Return the model as named tensors; of several, with their numbers before the names."""
+    if len(models.w) == 1:
+        return engine.export(models.w[0])
+    each = [engine.export(w) for w in models.w]
+    return {f"{k}.{name}": v for k, tensors in enumerate(each) for name, v in tensors.items()}
 
 
 def _told(run: _Run, prepared: Prepared, status: str) -> dict[str, Any]:
@@ -210,13 +232,17 @@ def _grouping(prepared: Prepared, state: State) -> dict[str, Any]:
 
 def _summary(problem: Problem, state: State, status: str) -> dict[str, Any]:
     row = state.row
-    val = problem.engine.evaluate(state.models.w[0], "val") if status == "complete" else None
+    val = overall(problem, state.models, "val") if status == "complete" else None
     return {
         "status": status,
         "steps": state.t,
         "test_accuracy": row.test_accuracy,
         "val_accuracy": val.accuracy if val else None,
         "train_loss": row.train_loss,
+        "node_mean": row.node_mean,
+        "node_sd": row.node_sd,
+        "node_worst": row.node_worst,
+        "by_class": by_class(problem, state.models) if status == "complete" else row.by_class,
         **timings(problem, state),
         "Delta": row.Delta,
         "delta": row.delta,

@@ -1,7 +1,8 @@
 """What happened: a run folder of plain files, written so that a crash loses nothing already there.
 
 config.toml as resolved, meta.json (versions, seed, commit), rows.jsonl (one aggregation a line),
-grouping.json, progress.json meanwhile, and at the end model.safetensors and summary.json.
+grouping.json, progress.json meanwhile, and at the end model.safetensors and summary.json. Scores
+node by node, where they are measured, are in nodes.jsonl meanwhile and in nodes.parquet at the end.
 """
 
 import json
@@ -11,17 +12,29 @@ import time
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from coterie.config.files import decides
+from coterie.config.files import decides, dotted, one_text
+from coterie.core.arrays import Ints
 from coterie.core.errors import RecordError
 from coterie.core.files import json_bytes, lock, read_object, write_atomically, write_json, writing
 from coterie.core.types import Json
+from coterie.engine.contract import NodeScores
+from coterie.runs.node_scores import (
+    LOG,
+    NodeLog,
+    read_log,
+    remove_tables,
+    table,
+    with_nodes,
+    write_table,
+)
 from coterie.runs.provenance import versions
 from coterie.runs.validate import UNREADABLE, read_json, read_rows, strange
-from coterie.simulation.row import Row
+from coterie.simulation.fleet import Fleet
+from coterie.simulation.row import Row, told
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -48,6 +61,7 @@ class RunWriter:
         self.folder, self.n_rows, self.offset = folder, 0, 0
         self._started = time.perf_counter()
         self._rows: IO[bytes] | None = None
+        self._nodes = NodeLog(folder)
         path = folder / ROWS
         self.resumes = path.exists()
         if self.resumes:
@@ -63,6 +77,7 @@ class RunWriter:
 
     def __exit__(self, *_: object) -> None:
         """Close the rows, and let others have the folder."""
+        self._nodes.close()
         if self._rows:
             self._rows.close()
 
@@ -108,6 +123,8 @@ class RunWriter:
         assert self._rows is not None
         with self._writing(ROWS):
             (self.folder / "summary.json").unlink(missing_ok=True)
+            remove_tables(self.folder)
+            self._nodes.keep(with_nodes((self.folder / ROWS).read_bytes()[:offset]))
             self._rows.truncate(offset)
             self._rows.seek(offset)
         self.n_rows, self.offset = n_rows, offset
@@ -116,7 +133,7 @@ class RunWriter:
     def add(self, row: Row) -> None:
         """Append one row, whole or not at all."""
         assert self._rows is not None
-        line = {**asdict(row), "wall_s": round(self.wall_s, 4)}
+        line = {**told(row), "wall_s": round(self.wall_s, 4)}
         content = (json.dumps(line, allow_nan=False) + "\n").encode()
         with self._writing(ROWS):
             try:
@@ -129,11 +146,23 @@ class RunWriter:
                 raise
         self.n_rows, self.offset = self.n_rows + 1, self.offset + len(content)
 
+    def add_nodes(self, t: int, z: Ints, scores: NodeScores) -> None:
+        """Append the scores of all nodes after step t, whose row is to follow."""
+        with self._writing(LOG):
+            self._nodes.add(t, z, scores)
+
     def sync(self) -> None:
         """Wait until the rows are on the disk."""
         assert self._rows is not None
         with self._writing(ROWS):
+            self._nodes.sync()
             os.fsync(self._rows.fileno())
+
+    def write_nodes(self, fleet: Fleet) -> None:
+        """Write the table of the nodes' scores, if any were measured."""
+        with self._writing(LOG):
+            if lines := read_log(self.folder):
+                write_table(self.folder, table(lines, fleet))
 
     def finish(
         self, meta: Json, grouping: Json, summary: Json, tensors: "Mapping[str, Tensor] | None"
@@ -193,15 +222,7 @@ def settings_of(config: Json) -> Json:
     {'algorithm.name': 'mine', 'algorithm.options.mu': 0.1}
     """
     sections = {k: part for k, part in config.items() if isinstance(part, dict) and decides(k)}
-    return dict(_leaves(sections, ""))
-
-
-def _leaves(table: Json, prefix: str) -> Iterator[tuple[str, object]]:
-    for key, value in table.items():
-        if isinstance(value, dict):
-            yield from _leaves(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
+    return {key: one_text(value) for key, value in dotted(sections).items()}
 
 
 def read_run(folder: Path) -> RecordedRun:

@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,16 +17,17 @@ from coterie.config.factories import make_fleet, make_update
 from coterie.config.files import LABEL, expand, flat, make_config, to_toml
 from coterie.config.prepare import ModelSize, make_problem, parts_of
 from coterie.config.settings import Config
-from coterie.core.arrays import Ints
+from coterie.core.arrays import Floats, Ints
 from coterie.core.errors import ConfigError, CoterieError, RecordError
 from coterie.core.files import write_atomically, write_json, writing
 from coterie.core.types import Json
 from coterie.divergences.sketch import Sketch
-from coterie.engine.contract import Gradients, Measured, Models, Score
-from coterie.engine.update import Update
+from coterie.engine.contract import Gradients, HeldPart, Measured, Models, NodeScores, Score
+from coterie.engine.update import NOTHING
 from coterie.grouping import Grouping
 from coterie.models import REFERENCE_FLOPS
 from coterie.runs.execute import timings
+from coterie.runs.node_scores import TABLES
 from coterie.runs.record import ROWS, RecordedRun
 from coterie.simulation.loop import rounds
 from coterie.simulation.problem import Problem
@@ -79,6 +80,9 @@ def write_retimed(run: RecordedRun, folder: Path) -> None:
         write_json(folder / "meta.json", run.meta)
         write_json(folder / "grouping.json", run.grouping)
         write_atomically(folder / ROWS, rows.encode())
+        for name in TABLES:
+            if (run.folder / name).exists():  # scores of nodes, which no clock changes
+                write_atomically(folder / name, (run.folder / name).read_bytes())
         write_json(folder / "summary.json", run.summary)
 
 
@@ -122,9 +126,9 @@ def problem_of(run: RecordedRun, config: Config | None = None) -> Problem:
     epochs = float(worked.sum() / sizes.sum())
     z, servers = (np.array(told[key], dtype=np.int64) for key in ("z", "servers"))
     planned, engine = Grouping(z, servers), Replay(fleet.n)
-    update = make_update(config, size.n_parameters)
+    update = make_update(config, parts.algorithm)
     problem = make_problem(config, parts, fleet, size, update, engine, lambda *_: planned, epochs)
-    return replace(problem, update=Update(), view=replace(problem.view, needs="nothing"))
+    return replace(problem, update=NOTHING, view=replace(problem.view, needs="nothing"))
 
 
 def _flops(run: RecordedRun, config: Config) -> int:
@@ -177,9 +181,30 @@ class Replay:
         """Measure nothing."""
         return Measured(np.zeros(self.n), 0.0, 0.0)
 
-    def evaluate(self, w: "Tensor", part: Literal["val", "test"]) -> Score:
+    def losses(self, ws: "Tensor") -> Floats:
+        """Measure nothing."""
+        return np.zeros((self.n, len(ws)))
+
+    def own_losses(self, models: Models) -> Floats:
+        """Measure nothing."""
+        return np.zeros(self.n)
+
+    def evaluate(self, w: "Tensor", part: HeldPart) -> Score:
         """Score nothing."""
         return Score(0.0, 0.0)
+
+    def by_class(self, w: "Tensor", part: HeldPart) -> tuple[Ints, Ints]:
+        """Count nothing."""
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+
+    def has_own(self, part: HeldPart) -> bool:
+        """Return that there is nothing to hold out."""
+        return False
+
+    def score_nodes(self, models: Models, part: HeldPart) -> NodeScores:
+        """Score nothing."""
+        zeros = np.zeros(self.n, dtype=np.int64)
+        return NodeScores(np.zeros(self.n), zeros, zeros + 1)
 
     def export(self, w: "Tensor") -> "dict[str, Tensor]":
         """Export nothing."""

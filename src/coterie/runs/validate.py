@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from coterie.config.files import dotted
 from coterie.core.convert import convert
 from coterie.core.types import Json
 from coterie.simulation.algorithms import ALGORITHMS
@@ -52,6 +53,10 @@ class _Measured(Struct, kw_only=True):
     test_accuracy: Maybe
     wall_s: Maybe = None
     train_loss: Maybe = None
+    node_mean: Maybe = None
+    node_sd: Maybe = None
+    node_worst: Maybe = None
+    by_class: list[Maybe] | None = None
     group_sizes: list[Whole] = []
     bytes_by_tier: dict[str, Number] = {}
 
@@ -191,7 +196,7 @@ def strange(
         convert(grouping, Groups, "grouping.json")
     except ValueError as error:
         return str(error)
-    if settings.algorithm.name not in ALGORITHMS:
+    if settings.algorithm.name not in ALGORITHMS and ":" not in settings.algorithm.name:
         return f"config.toml: unknown algorithm {short(settings.algorithm.name)}"
     if told.status not in ends:
         return f"{end}: unknown status {short(told.status)}"
@@ -204,8 +209,9 @@ def strange(
 
 
 def _odd_settings(config: Json) -> Iterator[str]:
-    for name, part in config.items():
-        for key, value in part.items() if isinstance(part, dict) else ():
-            number = isinstance(value, int | float) and -MOST < value < MOST
-            if not (number or isinstance(value, str)):
-                yield f"config.toml: {name}.{key} must be a number or a text, got {short(value)}"
+    sections = {name: part for name, part in config.items() if isinstance(part, dict)}
+    for key, value in dotted(sections).items():
+        number = isinstance(value, int | float) and -MOST < value < MOST
+        listed = isinstance(value, list) and all(isinstance(word, str) for word in value)
+        if not (number or listed or isinstance(value, str)):
+            yield f"config.toml: {key} must be a number or a text, got {short(value)}"

@@ -23,6 +23,7 @@ class Fleet:
     edge_names: tuple[str, ...] = ()
     step_s: float = 0.0  # simulated seconds of one local step: of the slowest node
     node_step_s: Floats | None = None  # [n], where they matter one by one
+    node_turn_s: Floats | None = None  # [n], of what a node does once before its steps
     plans_with: Network | None = None  # a quicker clock to plan by, where the network's is slow
 
     @property
@@ -60,6 +61,7 @@ class Averaging:
     grouping: Grouping
     transfer: Transfer
     nbytes: int  # of a model, and of what travels with it
+    down_bytes: int | None = None  # of what comes back, where that is something else
 
 
 def averaging(network: Network, grouping: Grouping, nbytes: int) -> Averaging:

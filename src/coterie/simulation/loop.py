@@ -4,13 +4,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from coterie.engine.contract import Models
+from coterie.engine.server import after_mean
 from coterie.grouping import Evidence
+from coterie.simulation.clock import Clock
 from coterie.simulation.measuring import gradients_at, row_after
 from coterie.simulation.pace import lockstep
 from coterie.simulation.planning import evidence_for
 from coterie.simulation.policies.pilot import Choice, Pilot
 from coterie.simulation.policies.searched import UNPLANNED
 from coterie.simulation.problem import Problem
+from coterie.simulation.row import Row
 from coterie.simulation.schedule import Event
 from coterie.simulation.state import State, Turn
 
@@ -25,29 +28,33 @@ def rounds(problem: Problem, state: State | None = None) -> Iterator[State]:
         yield s
     while s.t < problem.steps:  # line 3, up to the next mean at once
         turn = lockstep(problem, s.plan, s.t)  # the conditions of lines 6 and 10
-        models = _averaged(problem, s.models, turn)  # local steps, 4-5, and a mean: 7-9 or 11-12
+        models = _averaged(problem, s, turn)  # local steps, 4-5, and a mean: 7-9 or 11-12
         clock = s.clock.after(turn.scope, turn.compute_s, turn.transfer)
         s = replace(s, t=turn.stop, models=models, clock=clock)
-        if turn.scope is Event.GLOBAL:
-            s = problem.policy.after(problem, s, turn)  # lines 13-15
+        s = problem.policy.after(problem, s, turn)  # lines 13-15
         if s.row.t < s.t:  # the policy has not measured this mean
             s = replace(s, row=row_after(problem, s, turn))
         yield s
 
 
-def _averaged(problem: Problem, models: Models, turn: Turn) -> Models:
-    """Local steps and the mean after them; of a global one, what the server makes of it."""
-    z = turn.who.grouping.z
-    models = problem.engine.advance(models, turn.start, turn.stop, z, turn.counted)
-    if turn.scope is Event.GLOBAL and turn.anybody:
-        models = problem.update.after(models, problem.fleet.p)
-    return models
+def _averaged(problem: Problem, s: State, turn: Turn) -> Models:
+    """Local steps and the mean after them, and what groups and the server make of it."""
+    z, p = turn.who.grouping.z, problem.fleet.p
+    models = problem.engine.advance(s.models, turn.start, turn.stop, z, turn.counted)
+    if not turn.anybody:
+        return models
+    groups = (s.groups or problem.everyone).grouping.z
+    share = 1.0 if turn.counted is None else float(p[turn.counted].sum())
+    everyone = turn.scope is Event.GLOBAL
+    return after_mean(problem.update, models, problem.d, p, groups, share, everyone=everyone)
 
 
 def first_evidence(problem: Problem) -> Evidence:
     """Return what the planner sees at the first global mean, after one step."""
-    turn = lockstep(problem, UNPLANNED, 0)
-    models = _averaged(problem, problem.first_models, turn)
+    unmeasured = Row(0, 0.0, 0.0, "start", None, None, None, None, None, [], {})
+    s = State(0, problem.first_models, UNPLANNED, Clock(), unmeasured)
+    turn = lockstep(problem, s.plan, 0)
+    models = _averaged(problem, s, turn)
     return evidence_for(problem, gradients_at(problem, models, turn.stop), 0)
 
 

@@ -1,33 +1,53 @@
-"""What a row of a run says of the global model, and when it is measured."""
+"""What a row of a run says of its models, and when that is measured."""
 
 import math
+from typing import Any
 
 import numpy as np
 
 from coterie.core.arrays import Floats
 from coterie.core.errors import DivergenceError
-from coterie.engine.contract import Gradients, Measured, Models
+from coterie.engine.contract import Gradients, HeldPart, Measured, Models, NodeScores, Score
+from coterie.engine.own_models import own_models, sharing
 from coterie.simulation.clock import Clock
 from coterie.simulation.fleet import Averaging
+from coterie.simulation.measures import ALWAYS
 from coterie.simulation.problem import Problem
 from coterie.simulation.row import Row
-from coterie.simulation.schedule import Event
+from coterie.simulation.schedule import NEVER, Event
 from coterie.simulation.state import Plan, State, Turn
+
+NOTHING: frozenset[str] = frozenset()
+WORST = 10  # the worst tenth of the nodes
 
 
 def first_row(problem: Problem, models: Models, plan: Plan[Averaging]) -> Row:
-    """Return the row of the start, which is always measured."""
-    return _row(problem, "start", 0, models, plan.groups, Clock(), counted=0, due=True)
+    """Return the row of the start, at which everything is measured."""
+    what = problem.measures.all | ALWAYS
+    return _row(problem, "start", 0, models, plan.groups, Clock(), counted=0, what=what)
 
 
-def row_after(problem: Problem, s: State, turn: Turn, *, due: bool = False) -> Row:
-    """Return the row of a mean; measured every eval_every global means, at the end, or if due."""
-    rounds_done = s.t // problem.schedule.cycle
-    due |= turn.scope is not Event.GROUP and rounds_done % problem.eval_every == 0
-    due |= s.t == problem.steps
+def row_after(
+    problem: Problem, s: State, turn: Turn, *, due: bool = False, loss: bool = False
+) -> Row:
+    """Return the row of a mean, measured every eval_every global means, at the end, or if due.
+
+    At the end and if due, everything in the list is measured, whatever its interval. With `loss`,
+    the training loss is measured anyhow.
+    """
+    what = {"loss"} if loss else NOTHING
+    evaluation, left = divmod(s.t // problem.schedule.round, problem.eval_every)
+    if s.t == problem.steps:
+        what |= problem.measures.all | ALWAYS
+    elif due:
+        what |= problem.measures.all
+    elif turn.scope is Event.GROUP and problem.schedule.tau2 != NEVER:
+        what |= problem.measures.of_groups
+    elif left == 0:
+        what |= problem.measures.at(evaluation)
     counted = problem.fleet.n if turn.counted is None else len(turn.counted)
     event = str(turn.scope)
-    return _row(problem, event, s.t, s.models, s.groups, s.clock, counted=counted, due=due)
+    return _row(problem, event, s.t, s.models, s.groups, s.clock, counted=counted, what=what)
 
 
 def _row(
@@ -39,40 +59,142 @@ def _row(
     clock: Clock,
     *,
     counted: int,
-    due: bool,
+    what: frozenset[str] | set[str],
 ) -> Row:
-    loss = score = apart = None
-    if due:
-        found = _measure(problem, models, groups, t)
-        loss = float(problem.fleet.p @ found.losses)
-        score = problem.engine.evaluate(models.w[0], "test")
-        if not math.isfinite(score.loss):
-            _diverged(f"loss is {score.loss}", t)
-        apart = found if groups is not None else None
+    apart = None
+    if "Delta" in what and groups is not None and len(models.w) == 1:
+        apart = _measure(problem, models, groups, t)
+    loss = None
+    if "loss" in what or apart is not None:
+        loss = _train_loss(problem, models, apart, t)
     return Row(
         t=t,
         epoch=t * problem.epochs_per_step,
         seconds=clock.seconds,
         event=event,
         train_loss=loss,
-        test_loss=score.loss if score else None,
-        test_accuracy=score.accuracy if score else None,
         Delta=apart.Delta if apart else None,
         delta=apart.delta if apart else None,
         group_sizes=groups.grouping.sizes if groups else [problem.fleet.n],
         bytes_by_tier=clock.bytes_by_tier,
         counted=counted,
+        **_scored(problem, models, what, t),
     )
 
 
-def _measure(problem: Problem, models: Models, groups: Averaging | None, t: int) -> Measured:
+def _one(models: Models) -> bool:
+    """Whether all nodes have the same model."""
+    own = sharing(models)
+    return bool((own == own[0]).all())
+
+
+def _measure(problem: Problem, models: Models, groups: Averaging, t: int) -> Measured:
     """Losses and divergences at the global model, which must be numbers."""
-    z = (groups or problem.everyone).grouping.z
-    found = problem.engine.measure(models.w[0], z)
+    found = problem.engine.measure(models.w[0], groups.grouping.z)
     _check_losses(found.losses, t)
     if not math.isfinite(found.delta + found.Delta):
         _diverged("gradient is not finite", t)
     return found
+
+
+def _train_loss(problem: Problem, models: Models, apart: Measured | None, t: int) -> float:
+    """Training loss over all nodes' data, each node by its own model; gradients bring it along."""
+    if apart is not None and _one(models):
+        losses = apart.losses
+    elif _one(models):
+        losses = problem.engine.losses(own_models(models, np.array([0])))[:, 0]
+    else:
+        losses = problem.engine.own_losses(models)
+    _check_losses(losses, t)
+    return float(problem.fleet.p @ losses)
+
+
+def _scored(
+    problem: Problem, models: Models, what: frozenset[str] | set[str], t: int
+) -> dict[str, Any]:
+    """Score models on the test part: accuracy and loss, node by node, by class, as asked for.
+
+    Nodes are told apart wherever that comes with the accuracy: they have a test part or a model of
+    their own.
+    """
+    nodes = "nodes" in what or ("accuracy" in what and _told_apart(problem, models, "test"))
+    scores = problem.engine.score_nodes(models, "test") if nodes else None
+    whole = None
+    if scores is not None:
+        whole = _whole(problem, models, "test", scores)
+    elif "accuracy" in what:
+        whole = overall(problem, models, "test")
+    if whole is not None and not math.isfinite(whole.loss):
+        _diverged(f"loss is {whole.loss}", t)
+    shown = whole if "accuracy" in what else None
+    return {
+        "test_loss": shown.loss if shown else None,
+        "test_accuracy": shown.accuracy if shown else None,
+        "by_class": by_class(problem, models) if "classes" in what else None,
+        "scores": scores,
+        **(node_spread(scores) if scores is not None else {}),
+    }
+
+
+def _told_apart(problem: Problem, models: Models, part: HeldPart) -> bool:
+    """Whether nodes have a part, or a model, of their own."""
+    return problem.engine.has_own(part) or not _one(models)
+
+
+def overall(problem: Problem, models: Models, part: HeldPart) -> Score:
+    """Score the models in use on a part, each on its nodes' examples, or by their data."""
+    if _told_apart(problem, models, part):
+        return _whole(problem, models, part, problem.engine.score_nodes(models, part))
+    return problem.engine.evaluate(own_models(models, np.array([0]))[0], part)
+
+
+def _whole(problem: Problem, models: Models, part: HeldPart, scores: NodeScores) -> Score:
+    """Score of all: over the nodes' examples or, where these are pooled, nodes by their data."""
+    if problem.engine.has_own(part):
+        there = scores.count > 0
+        total = int(scores.count.sum())
+        loss = float(scores.loss[there] @ scores.count[there]) / total
+        return Score(loss, int(scores.right.sum()) / total)
+    accuracy = scores.right / scores.count
+    if _one(models):
+        return Score(float(scores.loss[0]), float(accuracy[0]))
+    p = problem.fleet.p
+    return Score(float(p @ scores.loss), float(p @ accuracy))
+
+
+def node_spread(scores: NodeScores) -> dict[str, float]:
+    """Mean, standard deviation and worst tenth of the accuracies of nodes with test examples.
+
+    >>> scores = NodeScores(np.zeros(3), np.array([1, 0, 2]), np.array([2, 0, 2]))
+    >>> node_spread(scores)
+    {'node_mean': 0.75, 'node_sd': 0.25, 'node_worst': 0.5}
+    """
+    there = scores.count > 0
+    found = np.sort(scores.right[there] / scores.count[there])
+    worst = found[: max(1, len(found) // WORST)]
+    spread = (found - found[0]).std()  # 0 where all are equal, whatever their mean rounds to
+    figures = {"node_mean": found.mean(), "node_sd": spread, "node_worst": worst.mean()}
+    return {name: float(value) for name, value in figures.items()}
+
+
+def by_class(problem: Problem, models: Models) -> list[float | None]:
+    """Test accuracy of every class, None of one that is not tested.
+
+    Of several models: over all nodes' test examples or, where these are pooled, nodes by their
+    data.
+    """
+    engine = problem.engine
+    _, first, which = np.unique(sharing(models), return_index=True, return_inverse=True)
+    if engine.has_own("test") and len(first) > 1:
+        scores = engine.score_nodes(models, "test")
+        assert scores.class_right is not None and scores.class_count is not None
+        right, count = scores.class_right.astype(np.float64), scores.class_count
+    else:
+        found = [engine.by_class(w, "test") for w in own_models(models, first)]
+        mass = np.bincount(which, weights=problem.fleet.p)
+        parts = mass / mass.sum() if len(first) > 1 else np.ones(1)
+        right, count = parts @ np.array([right for right, _ in found]), found[0][1]
+    return [float(r / c) if c else None for r, c in zip(right, count, strict=True)]
 
 
 def gradients_at(problem: Problem, models: Models, t: int) -> Gradients:

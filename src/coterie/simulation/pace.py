@@ -26,12 +26,17 @@ def costs(
 
     Where nodes are sampled by groups, `among` are the groups.
     """
-    fleet = problem.fleet
-    if problem.participation.full:
+    fleet, once_s = problem.fleet, problem.fleet.node_turn_s
+    if problem.participation.full and once_s is None:
         return None, steps * fleet.step_s, who.transfer
     each = np.full(fleet.n, fleet.step_s)
     work_s = steps * (each if fleet.node_step_s is None else fleet.node_step_s)
+    work_s = work_s if once_s is None else work_s + once_s
+    if problem.participation.full:
+        return None, float(work_s.max()), who.transfer
     there = problem.participation.at(t, among, work_s, problem.seed)
     z, servers = who.grouping.z, who.grouping.servers
-    transfer = fleet.network.part(z, servers, who.nbytes, there.asked, there.counted)
+    transfer = fleet.network.part(
+        z, servers, who.nbytes, there.asked, there.counted, who.down_bytes
+    )
     return there.counted, there.compute_s, transfer

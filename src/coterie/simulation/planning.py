@@ -18,7 +18,7 @@ def plan(
     """Ask the planner for groups, and price them; given ones need not keep to limits."""
     by, limited = planner or problem.planner, problem.policy.searches
     found = asked(by, evidence, problem.seed, t, limited=limited)
-    return problem.fleet.averaging(found, problem.model_bytes)
+    return problem.fleet.averaging(found, problem.bytes_of("group"))
 
 
 def asked(

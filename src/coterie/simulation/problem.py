@@ -6,15 +6,18 @@ from typing import TYPE_CHECKING
 
 from coterie.core.errors import ConfigError
 from coterie.engine.contract import Engine, Models
-from coterie.engine.update import Update
+from coterie.engine.update import NOTHING, Scope, Update
 from coterie.grouping import Planner
 from coterie.simulation.clock import LONGEST_S
 from coterie.simulation.fleet import Averaging, Fleet
+from coterie.simulation.measures import Measures
 from coterie.simulation.participation import Participation
 from coterie.simulation.schedule import Schedule
 from coterie.simulation.view import View
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from coterie.simulation.policies import Policy
 
 
@@ -34,9 +37,11 @@ class Problem:
     policy: "Policy"  # when groups and schedule are decided
     view: View = field(default_factory=View)  # what the planner sees, and what that costs
     participation: Participation = field(default_factory=Participation)
-    update: Update = field(default_factory=Update)  # what is added to SGD and a mean
-    extra_bytes: int = 0  # that travel with a model in a global mean
-    eval_every: int = 1  # measure every so many global means
+    update: Update = NOTHING  # what is added to SGD and a mean
+    d: int = 0  # trained numbers of a model
+    starts: "Tensor | None" = None  # first models [K, D] of an algorithm that has several
+    eval_every: int = 1  # evaluate every so many global means
+    measures: Measures = field(default_factory=Measures)  # what is measured then
 
     @cached_property
     def everyone(self) -> Averaging:
@@ -44,7 +49,7 @@ class Problem:
 
         A run whose clock would never end is refused here, before its first step.
         """
-        whole = self.fleet.averaging(self.fleet.together, self.model_bytes + self.extra_bytes)
+        whole = self.fleet.averaging(self.fleet.together, self.bytes_of("global"))
         if not self.steps * (self.fleet.step_s + whole.transfer.seconds) < LONGEST_S:
             raise ConfigError(
                 f"simulated times are beyond {LONGEST_S:g} s; raise network.link_mbytes_per_s or "
@@ -55,4 +60,8 @@ class Problem:
     @cached_property
     def first_models(self) -> Models:
         """One random model everywhere."""
-        return self.update.begin(self.engine.initial())
+        return self.engine.initial()
+
+    def bytes_of(self, scope: Scope) -> int:
+        """Count the bytes that a node sends, and gets, in a mean: a model and what goes with it."""
+        return self.model_bytes + 4 * self.update.extra(self.d, scope)

@@ -1,6 +1,9 @@
 """What a row of a run holds."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from coterie.engine.contract import NodeScores
 
 
 @dataclass(frozen=True)
@@ -19,3 +22,13 @@ class Row:
     group_sizes: list[int]
     bytes_by_tier: dict[str, int]
     counted: int = 0  # nodes whose models were averaged
+    node_mean: float | None = None  # of the nodes' accuracies
+    node_sd: float | None = None
+    node_worst: float | None = None  # mean of the worst tenth
+    by_class: list[float | None] | None = None  # accuracy; None of a class that is not tested
+    scores: NodeScores | None = field(default=None, compare=False, repr=False)
+
+
+def told(row: Row) -> dict[str, Any]:
+    """Return what a line of rows.jsonl says: all but the scores node by node."""
+    return {f.name: getattr(row, f.name) for f in fields(row) if f.name != "scores"}

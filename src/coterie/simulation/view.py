@@ -7,7 +7,7 @@ from coterie.core.streams import Stream, generator
 from coterie.divergences.sketch import Privacy, Sketch, centred
 from coterie.engine.contract import Gradients
 from coterie.grouping import NO_LIMITS, Evidence, Limits
-from coterie.simulation.algorithms import Needs
+from coterie.simulation.search import Needs
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,6 @@ from coterie.core.errors import ConfigError
 from coterie.core.types import Progress
 from coterie.engine.module import Nodes
 from coterie.models import make_model
-from coterie.simulation.algorithms import find_algorithm
 from coterie.simulation.loop import rounds
 from coterie.theory.bounds import Constants, distances, loss_gap, printed_distances, printed_gap
 from coterie.theory.estimate import curvature, omega
@@ -62,7 +61,7 @@ def stray(config: Config, progress: Progress = lambda what, done, of: None) -> S
         model = make_model(config.model.name, dataset.input_shape, dataset.n_classes)
     oracle = ModuleOracle(model, nodes)
     start = known.models.w[0].double().numpy()[: len(oracle.start)]
-    schedule = find_algorithm(config.algorithm.name).schedule(*config.algorithm.usual[1:])
+    schedule = config.algorithm.made.schedule(*config.algorithm.usual[1:])
     rates = local_steps(config)
     eta = np.array([rates.lr_at(t) for t in range(known.t + 1, config.train.steps + 1)])
     whole = schedule.tau1 * schedule.tau2
@@ -111,7 +110,7 @@ def _plain(config: Config) -> Config:
     own = config.optimizer
     if own.momentum or own.fedprox or own.scaffold or own.server != "mean" or own.weight_decay:
         raise ConfigError("the bounds are about plain gradient descent; leave [optimizer] as it is")
-    if find_algorithm(config.algorithm.name).pooled:
+    if config.algorithm.made.pooled:
         raise ConfigError(f"{config.algorithm.name} has no nodes that could stray")
     return replace(config, train=replace(config.train, batch_size="full"))
 

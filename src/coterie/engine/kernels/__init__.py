@@ -7,6 +7,7 @@ from torch import Tensor
 from coterie.core.arrays import Ints
 from coterie.engine.contract import LocalSteps
 from coterie.engine.local_rule import LocalRule
+from coterie.engine.update import At
 
 
 class Kernel(Protocol):
@@ -26,11 +27,12 @@ class Kernel(Protocol):
         stop: int,
         steps: LocalSteps,
         rule: LocalRule,
-        offset: Tensor | None,
+        at: At | None,
     ) -> list[Tensor]:
         """Take steps start+1 .. stop from the models w[rows] of nodes, the largest first.
 
-        The models are returned in pieces [c, ...], which together are all numbers in their order.
+        `at` is where they are in their turn, if the rule's update adds anything. The models are
+        returned in pieces [c, ...], which together are all numbers in their order.
         """
 
     def gradients(self, w: Tensor, nodes: Ints, out: Tensor) -> Tensor:

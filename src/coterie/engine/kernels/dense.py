@@ -17,6 +17,7 @@ from coterie.engine.descent import Descent
 from coterie.engine.kernels.batching import Batch, batches_of
 from coterie.engine.local_rule import LocalRule
 from coterie.engine.module import Shards, chunk, inputs
+from coterie.engine.update import At, Pull
 
 ALONE_FROM = 48  # examples in a batch from which one product per node beats one for all nodes
 STACK_BYTES = 6 << 20  # of weights trained together: they and their batch should stay in cache
@@ -99,23 +100,24 @@ class Dense:
         stop: int,
         steps: LocalSteps,
         rule: LocalRule,
-        offset: Tensor | None,
+        at: At | None,
     ) -> list[Tensor]:
         """Take steps start+1 .. stop from the models w[rows], in pieces [c, ...] of all numbers.
 
         The pieces are good until the thread trains again.
         """
         ws = self._split(w, rows, self._places(len(rows), w.device))
-        own = None
-        if offset is not None:
-            own = self._split(offset, torch.arange(len(offset)), self._fresh(len(offset), w.device))
-        descent = None if rule.plain else Descent(rule, ws, own)
+        descent = pulls = None
+        if not rule.fused:
+            descent = Descent(rule, ws, at)
+        elif at is not None and rule.update.pull is not None:
+            pulls = rule.update.pull(at).layers(ws)
         for t in range(start + 1, stop + 1):
-            if len(nodes) == 1 and descent is None:
+            if len(nodes) == 1 and descent is None and pulls is None:
                 self._epoch_alone([part[0] for part in ws], int(nodes[0]), t, steps)
                 continue
             for batch in batches_of(self._shards, nodes, t, steps):
-                self._step(ws, batch, steps.lr_at(t), descent)
+                self._step(ws, batch, steps.lr_at(t), descent, pulls)
         return ws
 
     def _epoch_alone(self, ws: list[Tensor], i: int, t: int, steps: LocalSteps) -> None:
@@ -183,7 +185,14 @@ class Dense:
         found = self._backward(ws, hidden, dy.mul_(weights[:, None]))[::-1]
         return torch.cat([g.flatten() for _, dW, db in found for g in (dW, db) if g is not None])
 
-    def _step(self, ws: list[Tensor], batch: Batch, lr: float, descent: Descent | None) -> None:
+    def _step(
+        self,
+        ws: list[Tensor],
+        batch: Batch,
+        lr: float,
+        descent: Descent | None,
+        pulls: list[Pull] | None,
+    ) -> None:
         c = len(batch.rows)
         ws = [part[:c] for part in ws]
         index = torch.from_numpy(batch.rows.reshape(-1)).to(self._shards.x.device)
@@ -195,7 +204,7 @@ class Dense:
         dy = _less_one(_shares(hidden[-1]), y)
         dy.mul_(batch.weights.to(dy) if isinstance(batch.weights, Tensor) else batch.weights)
         if descent is None:
-            self._descend(ws, hidden, dy, lr, unit)
+            self._descend(ws, hidden, dy, lr, unit, pulls)
         else:
             grads = self._backward(ws, hidden, dy, unit)[::-1]
             parts = [g for _, dW, db in grads for g in (dW, db) if g is not None]
@@ -214,14 +223,23 @@ class Dense:
         return hidden
 
     def _descend(
-        self, ws: list[Tensor], hidden: list[Tensor], dy: Tensor, lr: float, unit: float
+        self,
+        ws: list[Tensor],
+        hidden: list[Tensor],
+        dy: Tensor,
+        lr: float,
+        unit: float,
+        pulls: list[Pull] | None,
     ) -> None:
-        """Go down the gradient; dy [c, B, out] is that of the last layer's output."""
+        """Go down the gradient and a pull; dy [c, B, out] is that of the last layer's output."""
         at = len(ws)
         for number in reversed(range(len(self._layers))):
             layer, x = self._layers[number], hidden[number]
             at -= 1 + layer.bias
             before = _product(dy, ws[at]) if number else None
+            if pulls is not None:
+                for pulled in range(at, at + 1 + layer.bias):
+                    _go(ws[pulled], pulls[pulled], lr)
             if layer.bias:
                 ws[at + 1].sub_(dy.sum(dim=1), alpha=lr)
             rate = -lr if number else -lr * unit
@@ -284,6 +302,14 @@ class Dense:
             shapes = [(c, layer.rows, layer.columns), (c, layer.rows)][: 1 + layer.bias]
             places += [torch.empty(*s, dtype=self._shards.dtype, device=device) for s in shapes]
         return places
+
+
+def _go(w: Tensor, pull: Pull, lr: float) -> None:
+    """Step w [c, ...] along a pull."""
+    if pull.towards is not None:
+        w.lerp_(pull.towards[: len(w)], lr * pull.strength)
+    if pull.offset is not None:
+        w.sub_(pull.offset[: len(w)], alpha=lr)
 
 
 def _unit(x: Tensor) -> float:

@@ -16,6 +16,7 @@ from coterie.engine.contract import LocalSteps
 from coterie.engine.descent import Descent
 from coterie.engine.local_rule import LocalRule
 from coterie.engine.module import FlatModule, Shards, model_errors, seed_dropout
+from coterie.engine.update import At
 
 
 class Single:
@@ -45,17 +46,17 @@ class Single:
         stop: int,
         steps: LocalSteps,
         rule: LocalRule,
-        offset: Tensor | None,
+        at: At | None,
     ) -> list[Tensor]:
         """Take steps start+1 .. stop from the models w[rows]; returns these [c, d] in a list."""
         found = w.index_select(0, rows)
         with self.module() as module:
             module.model.train()
-            for at, i in enumerate(nodes):
-                module.load(found[at])
-                own = None if offset is None else offset[at]
+            for number, i in enumerate(nodes):
+                module.load(found[number])
+                own = None if at is None else at.one(number)
                 local_steps(module, self._shards, int(i), start, stop, steps, rule, own)
-                found[at] = module.flat
+                found[number] = module.flat
         return [found]
 
     def gradients(self, w: Tensor, nodes: Ints, out: Tensor) -> Tensor:
@@ -95,12 +96,12 @@ def local_steps(
     stop: int,
     steps: LocalSteps,
     rule: LocalRule,
-    offset: Tensor | None,
+    at: At | None,
 ) -> None:
     """w_i <- w_i - eta grad F_i(w_i) for steps start+1 .. stop, by mini-batches unless full."""
     x, y = shards.of(i)
     ws = [w.data[None] for w in module.trained]
-    descent = Descent(rule, ws, None if offset is None else split(offset[None], ws))
+    descent = Descent(rule, ws, at)
     for t in range(start + 1, stop + 1):
         if module.draws:
             seed_dropout((steps.seed * 1_000_003 + t) * 1_000_003 + i, module.flat.device)

@@ -15,6 +15,7 @@ from coterie.engine.kernels.batching import Batch, batches_of
 from coterie.engine.kernels.single import Single, split
 from coterie.engine.local_rule import LocalRule
 from coterie.engine.module import Shards, chunk, inputs, model_errors
+from coterie.engine.update import At
 
 STACK_BYTES = 8 << 20
 MOST_STACKED = 64
@@ -46,12 +47,12 @@ class Stacked:
         stop: int,
         steps: LocalSteps,
         rule: LocalRule,
-        offset: Tensor | None,
+        at: At | None,
     ) -> list[Tensor]:
         """Take steps start+1 .. stop from the models w[rows], returned [c, d] in a list."""
         found = w.index_select(0, rows)
         ws = split(found, self._shapes)
-        descent = Descent(rule, ws, None if offset is None else split(offset, self._shapes))
+        descent = Descent(rule, ws, at)
         with self._single.module() as module:  # a call changes it, so each thread has its own
             module.load(found[0])
             module.model.train()

@@ -7,7 +7,7 @@ never a node's.
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -16,13 +16,34 @@ from torch import Tensor, nn
 from coterie.core.arrays import Floats, Ints
 from coterie.core.errors import DivergenceError
 from coterie.divergences.sketch import Sketch
-from coterie.engine.contract import Gradients, LocalSteps, Measured, Models, Score
+from coterie.engine.contract import (
+    Gradients,
+    HeldPart,
+    LocalSteps,
+    Measured,
+    Models,
+    NodeScores,
+    Score,
+)
 from coterie.engine.gradients import between
-from coterie.engine.local_rule import COMMON, OWN, PLAIN, LocalRule, remembered, remembering
+from coterie.engine.local_rule import PLAIN, LocalRule
 from coterie.engine.means import divide
-from coterie.engine.module import GRAM_COLUMNS, HeldOut, Nodes, cosines, last_layer, summed_gram
-from coterie.engine.ray.worker import Order, Part, Shard, Sums, Work
-from coterie.engine.vectorized import Vectorized, mean_score
+from coterie.engine.memory import COMMON, GROUP, OWN, remembered, remembering
+from coterie.engine.module import (
+    GRAM_COLUMNS,
+    HeldOut,
+    HeldSizes,
+    Nodes,
+    cosines,
+    held_by_node,
+    last_layer,
+    summed_gram,
+)
+from coterie.engine.own_models import distinct, own_models
+from coterie.engine.ray.worker import Order, Own, Part, Shard, Sums, Work
+from coterie.engine.scoring import Tally, summed_classes
+from coterie.engine.turns import mean_steps
+from coterie.engine.vectorized import Vectorized, mean_score, pooled_scores
 
 
 class Crew(Protocol):
@@ -59,14 +80,20 @@ class Sharded:
         device: str = "cpu",
         rule: LocalRule = PLAIN,
         threads: int = 1,
+        *,
+        held_sizes: HeldSizes | None = None,
     ) -> None:
-        """Take the module, each node's examples, what is held out, and how many actors to hire."""
+        """Take the module, each node's examples, what is held out, and how many actors to hire.
+
+        With held_sizes the held-out parts are the nodes' own, ordered by node.
+        """
         module = hire.pack(model)
         self._lead = Vectorized(model, nodes, held_out, steps, "cpu", rule)  # it trains nothing
         kernel, alone = self._lead.choice()["kernel"], self._lead.keeps_apart
         path = tuple(sys.path)
         self._work = Work(module, path, steps, rule, device, threads, alone, kernel)
         self._nodes, self._held_out, self._hire = nodes, held_out, hire
+        self._held_by_node = held_by_node(held_out, held_sizes)
         self._p: Floats = nodes.sizes / nodes.sizes.sum()
         trained = [w for w in model.parameters() if w.requires_grad]
         self._d, self._d_last = sum(w.numel() for w in trained), last_layer(trained)
@@ -98,8 +125,12 @@ class Sharded:
         self._crew = None
 
     def _parts(self) -> list[Part]:
-        """Cut nodes by size, and what is held out into runs of whole pieces."""
-        held_out: list[dict[Literal["val", "test"], Any]] = [{} for _ in self._dealt]
+        """Cut nodes by size, and what is held out into runs of whole pieces.
+
+        What nodes hold out themselves goes with them, too: a common score is of the same pieces
+        whoever has which nodes.
+        """
+        held_out: list[dict[HeldPart, Any]] = [{} for _ in self._dealt]
         for part, (x, y) in self._held_out.items():
             size = self._lead.piece(part)
             pieces = np.array_split(np.arange(0, len(y), size), len(self._dealt))
@@ -107,7 +138,12 @@ class Sharded:
                 at = slice(starts[0], starts[-1] + size) if len(starts) else slice(0, 0)
                 own[part] = x[at], y[at]
         return [
-            Part(self._work, self._nodes.part(here), own)
+            Part(
+                self._work,
+                self._nodes.part(here),
+                own,
+                {part: held.part(here) for part, held in self._held_by_node.items()},
+            )
             for here, own in zip(self._dealt, held_out, strict=True)
         ]
 
@@ -121,8 +157,14 @@ class Sharded:
         """Take local steps start+1 .. stop on every node, then average by z, weighted by data."""
         there = np.arange(len(z)) if present is None else present
         own = remembered(models, OWN)
-        common = {key: array.numpy() for key, array in remembered(models, COMMON).items()}
-        order = Order(models.w.numpy(), models.of_node, common, start, stop, z, there)
+        common, group = (
+            {key: array.numpy() for key, array in remembered(models, kind).items()}
+            for kind in (COMMON, GROUP)
+        )
+        others = mean_steps(self._work.steps, stop - start, self._nodes.sizes, z, there)
+        order = Order(
+            models.w.numpy(), models.of_node, common, group, start, stop, z, there, others
+        )
         each = [{key: array[here].numpy() for key, array in own.items()} for here in self._dealt]
         parts: list[Sums] = self.crew.ask("advance", order, each=each)
         sums = self._added(parts, int(z.max()) + 1, models.w.shape[1])
@@ -193,10 +235,61 @@ class Sharded:
         delta = sum(sum(some) for some in distances)
         return Measured(self._by_node(0, found), delta, between(self._p, z, centres))
 
-    def evaluate(self, w: Tensor, part: Literal["val", "test"]) -> Score:
+    def losses(self, ws: Tensor) -> Floats:
+        """Compute every node's full-data loss [n, m] at each of m models [m, d]; no gradients."""
+        found: Floats = self._by_node(0, self.crew.ask("losses", ws.numpy()))
+        return found
+
+    def own_losses(self, models: Models) -> Floats:
+        """Compute every node's full-data loss [n] at its own model; no gradients."""
+        return self._tally(models, None).loss / self._nodes.sizes
+
+    def has_own(self, part: HeldPart) -> bool:
+        """Whether nodes hold out examples of their own in a part; else it is pooled."""
+        return part in self._held_by_node
+
+    def score_nodes(self, models: Models, part: HeldPart) -> NodeScores:
+        """Score each node's own model on what the node holds out, or all where that is pooled."""
+        own = self._held_by_node.get(part)
+        if own is not None:
+            return self._tally(models, part).scores(own.sizes)
+        first, which = distinct(models)
+        pieces = [self._pieces(w, part) for w in own_models(models, first)]
+        return pooled_scores(which, pieces, len(self._held_out[part][1]))
+
+    def _tally(self, models: Models, part: HeldPart | None) -> Tally:
+        """Have nodes scored by their own models where they are.
+
+        All models go to all actors, once, unless there are more than are averaged: then each actor
+        gets those of its nodes.
+        """
+        first, which = distinct(models)
+        if len(first) <= len(models.w):
+            ws, each = own_models(models, first).numpy(), [Own(which) for _ in self._dealt]
+        else:
+            ws, each = None, [self._own(models, which, here) for here in self._dealt]
+        found = self.crew.ask("tally", part, ws, each=each)
+        loss, right = self._by_node(0, found), self._by_node(1, found)
+        return Tally(loss, right, *summed_classes([by_class for *_, by_class in found]))
+
+    def _own(self, models: Models, which: Ints, here: Ints) -> Own:
+        """Return the models of some nodes, each once."""
+        _, first, among = np.unique(which[here], return_index=True, return_inverse=True)
+        mine = np.zeros_like(which)
+        mine[here] = among
+        return Own(mine, own_models(models, here[first]).numpy())
+
+    def _pieces(self, w: Tensor, part: HeldPart) -> list[tuple[float, int]]:
+        found = self.crew.ask("scores", w.numpy(), part)
+        return [piece for some in found for piece in some]
+
+    def by_class(self, w: Tensor, part: HeldPart) -> tuple[Ints, Ints]:
+        """Count right answers of w and examples of every class, [classes] each."""
+        return summed_classes(self.crew.ask("classes", w.numpy(), part))
+
+    def evaluate(self, w: Tensor, part: HeldPart) -> Score:
         """Score the model w on held-out examples."""
-        pieces = [piece for some in self.crew.ask("scores", w.numpy(), part) for piece in some]
-        return mean_score(pieces, len(self._held_out[part][1]))
+        return mean_score(self._pieces(w, part), len(self._held_out[part][1]))
 
     def export(self, w: Tensor) -> dict[str, Tensor]:
         """Return the model w as named tensors."""

@@ -10,7 +10,6 @@ import sys
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 import torch
@@ -20,10 +19,11 @@ from torch import Tensor
 from coterie.core.arrays import Floats, Ints
 from coterie.core.errors import ConfigError
 from coterie.divergences.sketch import Sketch
-from coterie.engine.contract import LocalSteps, Models
+from coterie.engine.contract import HeldPart, LocalSteps, Models
 from coterie.engine.gradients import Centres
-from coterie.engine.local_rule import COMMON, OWN, LocalRule, remembering
-from coterie.engine.module import HeldOut, Nodes
+from coterie.engine.local_rule import LocalRule
+from coterie.engine.memory import COMMON, GROUP, OWN, remembering
+from coterie.engine.module import HeldOut, Nodes, Shards
 from coterie.engine.vectorized import Vectorized
 
 Numbers = NDArray[np.float32] | NDArray[np.float64]  # of models: train.precision
@@ -50,6 +50,15 @@ class Part:
     work: Work
     nodes: Nodes
     held_out: HeldOut
+    held_by_node: Mapping[HeldPart, Nodes] = field(default_factory=dict)  # the nodes' own, if any
+
+
+@dataclass(frozen=True, eq=False)
+class Own:
+    """The own models of an actor's nodes: node i has number which[i] of ws, or of those all got."""
+
+    which: Ints
+    ws: Numbers | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,11 +67,13 @@ class Order:
 
     w: Numbers
     of_node: Ints
-    common: Mapping[str, Numbers]  # what all know of a correction
+    common: Mapping[str, Numbers]  # what all know
+    group: Mapping[str, Numbers]  # what groups keep
     start: int
     stop: int
     z: Ints
     there: Ints
+    others: Floats  # batches that those take, on average, who are averaged with a node [n]
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,16 +111,22 @@ class Shard:
                 kernel=work.kernel,
             )
         self._device = torch.device(work.device)
+        self._held_by_node = {
+            key: Shards(own, self._device, self._engine.shards.dtype)
+            for key, own in part.held_by_node.items()
+        }
         self._rows: tuple[int, Floats, Tensor] | None = None
         self._centres: tuple[int, Centres] | None = None
 
     def advance(self, order: Order, own: Mapping[str, Numbers]) -> Sums:
         """Take local steps, and add up the models by group, weighted by data."""
         models = Models(self._tensor(order.w), order.of_node)
-        for kind, arrays in ((OWN, own), (COMMON, order.common)):
+        for kind, arrays in ((OWN, own), (COMMON, order.common), (GROUP, order.group)):
             there = {key: self._tensor(array) for key, array in arrays.items()}
             models = remembering(models, kind, there)
-        sums, renewed = self._engine.sums(models, order.start, order.stop, order.z, order.there)
+        sums, renewed = self._engine.sums(
+            models, order.start, order.stop, order.z, order.there, order.others
+        )
         return _nonzero(sums, {key: array.cpu().numpy() for key, array in renewed.items()})
 
     def sketches(self, w: Numbers, sketch: Sketch) -> tuple[Floats, Floats]:
@@ -139,7 +156,31 @@ class Shard:
         self._centres = None
         return self._engine.gauge().distances(self._tensor(w), z, self._tensor(near), kept)
 
-    def scores(self, w: Numbers, part: Literal["val", "test"]) -> list[tuple[float, int]]:
+    def losses(self, ws: Numbers) -> tuple[Floats]:
+        """Losses [m_here, m] of the nodes here at m models."""
+        return (self._engine.losses(self._tensor(ws)),)
+
+    def tally(
+        self, part: HeldPart | None, ws: Numbers | None, own: Own
+    ) -> tuple[Floats, Ints, Ints]:
+        """Score the nodes here by their models, on what they hold out or, None, what they train on.
+
+        Returns the sums of their losses, right answers, and the latter by class with the examples.
+        """
+        shards = self._engine.shards
+        data = shards if part is None else self._held_by_node[part]
+        given = ws if own.ws is None else own.ws
+        assert given is not None  # one or the other is sent
+        vectors = self._tensor(given)
+        found = self._engine.scorer().tally(data, own.which, vectors.__getitem__)
+        by_class = np.array([found.class_right, found.class_count])
+        return found.loss[shards.here], found.right[shards.here], by_class
+
+    def classes(self, w: Numbers, part: HeldPart) -> Ints:
+        """Right answers of w and examples of every class that is held out here, [2, classes]."""
+        return self._engine.classes(self._tensor(w), part)
+
+    def scores(self, w: Numbers, part: HeldPart) -> list[tuple[float, int]]:
         """Scores of w on the held-out pieces here."""
         return self._engine.scores(self._tensor(w), part)
 

@@ -8,6 +8,7 @@ from coterie.analysis.align import aligned
 from coterie.analysis.compare import first_reaching
 from coterie.analysis.curves import STATISTICS, Column, thin
 from coterie.core.types import Json
+from coterie.engine.update import NOTHING as PLAIN_STEPS
 from coterie.runs.record import RecordedRun
 from coterie.simulation.algorithms import ALGORITHMS
 from coterie.theory.bounds import Constants, simple_distance
@@ -91,8 +92,9 @@ def bound(run: RecordedRun) -> Callable[[Json], float | None]:
     taus = told["algorithm.tau1"], told["algorithm.tau2"]
     lr, decay = told["train.lr"], told["train.lr_decay"]
     algorithm = ALGORITHMS.get(told["algorithm.name"])
-    known = all(isinstance(value, int | float) for value in (*taus, lr, decay))
-    if algorithm is None or not known:  # somebody's own; auto, or damaged
+    known = all(isinstance(value, int | float) for value in (*taus, lr, decay))  # not auto
+    given = told.get("algorithm.groups", "auto") == "auto"
+    if algorithm is None or algorithm.update is not PLAIN_STEPS or not (known and given):
         return lambda row: None
     schedule = algorithm.schedule(*taus)
 

@@ -14,7 +14,6 @@ from coterie.core.types import Json
 from coterie.partition.measure import pooled, relative_shares
 from coterie.render.page.network import layout
 from coterie.runs.record import RecordedRun
-from coterie.simulation.algorithms import ALGORITHMS
 from coterie.topology import Topology
 
 MOST_NODES = 500  # drawn one by one
@@ -51,7 +50,7 @@ def _rebuilt(run: RecordedRun) -> tuple[Topology, str]:
     grouping = run.grouping
     edge_of = np.array(grouping["edge_of"], dtype=np.int64)
     names = tuple(grouping.get("nodes", ()))
-    net = make_network(config, edge_of, names, ALGORITHMS[config.algorithm.name]).topology
+    net = make_network(config, edge_of, names, config.algorithm.made).topology
     servers = grouping["servers"]
     if net.n_devices != len(grouping["z"]) or not all(0 <= s < net.n_vertices for s in servers):
         raise CoterieError(

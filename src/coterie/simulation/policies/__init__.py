@@ -18,7 +18,7 @@ class Policy(Protocol):
         """Return the state before the first step, in which everybody has the same model."""
 
     def after(self, problem: Problem, s: State, turn: Turn) -> State:
-        """Look at a global mean; return the state with another plan if there is to be one.
+        """Look at a mean; return the state with another plan if there is to be one.
 
         Whatever the nodes upload for that is charged to the clock. A policy that measures the mean
         returns the row; otherwise the state has that of the mean before.

@@ -33,5 +33,6 @@ class Given:
 
 
 def begun(problem: Problem, models: Models, plan: Plan[Averaging]) -> State:
-    """Return the state before the first step."""
+    """Return the state before the first step; a clock that would never end is refused here."""
+    assert problem.everyone  # priced, and so checked, before anything is trained
     return State(0, models, plan, Clock(), first_row(problem, models, plan))

@@ -30,7 +30,7 @@ from coterie.simulation.planning import evidence_for, evidence_upload, plan
 from coterie.simulation.policies.given import begun
 from coterie.simulation.problem import Problem
 from coterie.simulation.progress import Round
-from coterie.simulation.schedule import Schedule
+from coterie.simulation.schedule import Event, Schedule
 from coterie.simulation.state import Plan, State, Turn
 
 PILOT_STEPS = sum(PILOT)
@@ -65,7 +65,9 @@ class Pilot:
 
     def after(self, problem: Problem, s: State, turn: Turn) -> State:
         """Look at every global mean: in the pilot for the first choice, then for a better one."""
-        s = replace(s, row=row_after(problem, s, turn, due=True))
+        if turn.scope is not Event.GLOBAL:
+            return s
+        s = replace(s, row=row_after(problem, s, turn, due=True, loss=True))
         assert s.tuned is not None  # from the beginning
         tuned = seen(s.tuned, s.plan.schedule, s.t, s.row.train_loss, self._accuracy(problem, s))
         if s.groups is not None:
@@ -78,7 +80,7 @@ class Pilot:
         choice = choose(problem, self, tuned, shown, s.clock.bytes)
         self.told(choice)
         s = replace(s, plan=first(tuned, choice, s.clock.seconds))
-        return replace(s, row=row_after(problem, s, turn, due=True))
+        return replace(s, row=row_after(problem, s, turn, due=True, loss=True))
 
     def _accuracy(self, problem: Problem, s: State) -> float:
         """Return the accuracy that a run is tuned by: on the validation part, if on any."""

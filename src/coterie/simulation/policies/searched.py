@@ -15,7 +15,7 @@ from coterie.simulation.planning import evidence_for, evidence_upload, plan
 from coterie.simulation.policies.given import begun
 from coterie.simulation.policies.regroup import Regroup
 from coterie.simulation.problem import Problem
-from coterie.simulation.schedule import Schedule
+from coterie.simulation.schedule import Event, Schedule
 from coterie.simulation.state import Plan, Planned, State, Turn
 
 UNPLANNED: Plan[Any] = Plan(Schedule(1, 1))  # everybody averages after every step
@@ -34,7 +34,7 @@ class Searched:
 
     def after(self, problem: Problem, s: State, turn: Turn) -> State:
         """Plan if it is the first global mean, or if it is time to plan again."""
-        if not self.looks(s.plan, s.t, problem.steps):
+        if turn.scope is not Event.GLOBAL or not self.looks(s.plan, s.t, problem.steps):
             return s
         shown = evidence_for(problem, gradients_at(problem, s.models, s.t), s.t if s.groups else 0)
         s = replace(s, clock=s.clock.after("grouping", 0.0, evidence_upload(problem)))

@@ -1,4 +1,4 @@
-"""The algorithms as a table: (planner, schedule)."""
+"""How groups are searched for: methods by name, the weights of their costs, and how long."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -6,15 +6,14 @@ from typing import Literal, cast
 
 import numpy as np
 
-from coterie.core.errors import ConfigError, CoterieError, GroupingError, OwnCodeError, unknown
+from coterie.core.errors import CoterieError, GroupingError, OwnCodeError, unknown
 from coterie.core.plugins import import_by_path, reason
 from coterie.grouping import Evidence, Grouping, Planner
-from coterie.grouping.baselines import at_random, by_edge, single
+from coterie.grouping.baselines import at_random, by_edge
 from coterie.grouping.labels import astraea, cov, fedseq, label_ilp, similar
 from coterie.grouping.medoids import node_grouping
 from coterie.grouping.planner import ORDINARY, Effort, coterie
 from coterie.grouping.shapefl import shapefl
-from coterie.simulation.schedule import Schedule
 
 Needs = Literal["nothing", "labels", "gradients"]
 
@@ -34,6 +33,10 @@ class Search:
         needs = METHODS[self.method].needs if self.method in METHODS else "gradients"
         unweighed = needs == "gradients" and not self.alpha_iid and self.method != "similar"
         return "nothing" if unweighed else needs
+
+    def weighted(self, *, iid: bool, comm: bool) -> "Search":
+        """Return the same search with one of its two costs, or with both."""
+        return replace(self, alpha_iid=self.alpha_iid * iid, alpha_comm=self.alpha_comm * comm)
 
     def planner(self) -> Planner:
         """Return the planner that this search names."""
@@ -109,64 +112,3 @@ METHODS: dict[str, Method] = {
     "similar": Method("groups of alike nodes: a contrast", "gradients", lambda _: similar),
 }
 GROUPINGS: dict[str, str] = {name: method.about for name, method in METHODS.items()}
-
-
-@dataclass(frozen=True)
-class Algorithm:
-    """One row of the table.
-
-    `searched` algorithms start with tau1 = tau2 = 1 and no groups, and plan at the first global
-    mean (Algorithm 1, lines 13-15). `pooled` ones train on one node that holds everything.
-    """
-
-    about: str
-    planner: Callable[[Search], Planner]
-    schedule: Callable[[int, int], Schedule] = Schedule
-    searched: bool = False
-    needs: Callable[[Search], Needs] = lambda _: "nothing"
-    pooled: bool = False
-
-
-def _flat(tau1: int, tau2: int) -> Schedule:
-    """FedAvg's: tau = tau1 * tau2 local steps before each global mean."""
-    return Schedule(tau1 * tau2, 1)
-
-
-def _every_step(tau1: int, tau2: int) -> Schedule:
-    return Schedule(1, 1)
-
-
-def _weighted(s: Search, iid: bool, comm: bool) -> Search:
-    return replace(s, alpha_iid=s.alpha_iid * iid, alpha_comm=s.alpha_comm * comm)
-
-
-def _search(about: str, *, iid: bool, comm: bool) -> Algorithm:
-    def planner(s: Search) -> Planner:
-        return _weighted(s, iid, comm).planner()
-
-    return Algorithm(about, planner, searched=True, needs=lambda s: _weighted(s, iid, comm).needs)
-
-
-ALGORITHMS: dict[str, Algorithm] = {
-    "fedavg": Algorithm(
-        "no groups: a global mean every tau1*tau2 steps", lambda _: single, schedule=_flat
-    ),
-    "hierfavg": Algorithm("groups are the network edges", lambda _: by_edge),
-    "fedavg-c": _search("groups by least hop distance", iid=False, comm=True),
-    "fedavg-i": _search("groups by least divergence Delta", iid=True, comm=False),
-    "fedavg-ic": _search("groups by both costs: the paper's algorithm", iid=True, comm=True),
-    "centralized": Algorithm(
-        "all data on one node: no network", lambda _: single, schedule=_every_step, pooled=True
-    ),
-}
-
-
-def find_algorithm(name: str) -> Algorithm:
-    """Look an algorithm up by name.
-
-    >>> find_algorithm("fedavg-ic").searched
-    True
-    """
-    if name not in ALGORITHMS:
-        raise ConfigError(unknown("algorithm", name, ALGORITHMS))
-    return ALGORITHMS[name]

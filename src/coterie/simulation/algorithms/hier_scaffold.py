@@ -1,0 +1,56 @@
+"""SCAFFOLD on both levels: corrected inside a group at its means, between groups at global ones.
+
+Fang et al., Hierarchical Federated Learning with Multi-Timescale Gradient Correction, NeurIPS 2024
+(MTGC), with mean gradients kept in place of their differences, as in SCAFFOLD.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coterie.engine.update import Arrays, At, Kept, Mean, Pull, Update
+from coterie.simulation.algorithm import Algorithm
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def begin(n: int, w: Tensor) -> Kept:
+    """Mean gradients: c_i of nodes, c_k of groups, and b_k and b as of the last global mean."""
+    zeros = w.new_zeros(len(w))
+    return Kept({"c": w.new_zeros(n, len(w))}, {"c": zeros, "b": zeros}, {"b": zeros.clone()})
+
+
+def offset(at: At) -> Tensor:
+    """(c_k - c_i) + (b - b_k)."""
+    return (at.group["c"] - at.node["c"]) + (at.server["b"] - at.group["b"])
+
+
+def renew(w: Tensor, at: At) -> Arrays:
+    """c_i <- the node's own mean gradient: the way that it went by its rates, less the offset."""
+    return {"c": (at.given - w) / at.rates - offset(at)}
+
+
+def group(mean: Mean) -> Arrays:
+    """c_k <- sum of p_i c_i over the group, after every mean; b_k <- c_k after a global one."""
+    c = mean.by_group(mean.node["c"])
+    return {"c": c, "b": c.clone()} if mean.scope == "global" else {"c": c}
+
+
+def server(w: Tensor, mean: Mean) -> tuple[Tensor, Arrays]:
+    """b <- sum_i p_i c_i."""
+    return w, {"b": mean.over_all(mean.node["c"])}
+
+
+def hier_scaffold() -> Algorithm:
+    """SCAFFOLD on both levels (MTGC): corrected inside groups, and between groups."""
+    update = Update(
+        begin=begin,
+        pull=lambda at: Pull(offset=offset(at)),
+        renew=renew,
+        group=group,
+        server=server,
+        extra=lambda d, scope: 2 * d if scope == "global" else d,
+        momentum=False,
+    )
+    return Algorithm("SCAFFOLD on both levels: inside groups and between them", update)
