@@ -16,21 +16,30 @@ if TYPE_CHECKING:
     from coterie.core.errors import CoterieError
     from coterie.data import Dataset
     from coterie.divergences.gram import divergence
+    from coterie.engine.update import Arrays, At, Kept, Mean, Pull, Update
     from coterie.grouping import Evidence, Grouping, with_servers
     from coterie.runs.execute import execute, simulate
     from coterie.runs.record import RecordedRun, read_run
+    from coterie.simulation.algorithm import Algorithm
     from coterie.simulation.row import Row
     from coterie.simulation.state import State
 
 __all__ = [
+    "Algorithm",
+    "Arrays",
+    "At",
     "Config",
     "CoterieError",
     "Dataset",
     "Evidence",
     "Grouping",
+    "Kept",
+    "Mean",
+    "Pull",
     "RecordedRun",
     "Row",
     "State",
+    "Update",
     "compare",
     "divergence",
     "execute",
@@ -42,14 +51,21 @@ __all__ = [
 ]
 
 _HOME = {
+    "Algorithm": "simulation.algorithm",
+    "Arrays": "engine.update",
+    "At": "engine.update",
     "Config": "config.settings",
     "CoterieError": "core.errors",
     "Dataset": "data",
     "Evidence": "grouping",
     "Grouping": "grouping",
+    "Kept": "engine.update",
+    "Mean": "engine.update",
+    "Pull": "engine.update",
     "RecordedRun": "runs.record",
     "Row": "simulation.row",
     "State": "simulation.state",
+    "Update": "engine.update",
     "compare": "analysis.compare",
     "divergence": "divergences.gram",
     "execute": "runs.execute",

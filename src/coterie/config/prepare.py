@@ -84,7 +84,13 @@ def prepare(
     model, size = first_model(config, dataset)
     update, K = make_update(config, algorithm), config.algorithm.usual[0]
     if update.personal is not None:
-        size = replace(size, n_bytes=size.n_bytes - 4 * len(staying(model, update)))
+        left = size.n_bytes - 4 * len(staying(model, update))
+        if not left:
+            raise ConfigError(
+                f"{config.algorithm.name} leaves nothing of {config.model.name} to average: all of "
+                "it stays on nodes; take a model with more layers"
+            )
+        size = replace(size, n_bytes=left)
     starts = first_models(config, dataset, model, algorithm.models(K))
     rule = make_rule(config, update)
     engine = make_engine(config, model, divided, parts.steps, rule, threads, say)
