@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import tomli_w
 
-from coterie.config.schema import build, leaves, words
+from coterie.config.schema import build, default_of, leaves, words
 from coterie.config.settings import AlgorithmConfig, Config, PartitionConfig
 from coterie.core.errors import ConfigError
 from coterie.models import REFERENCE_FLOPS
@@ -240,7 +240,7 @@ def one_text(value: Any) -> Any:
 
 def settings() -> list[tuple[str, Any, str, tuple[str, ...]]]:
     """List every key with its default, what it is, and the words it takes."""
-    return [(key, f.default, f.metadata["about"], words(f)) for key, f in leaves(Config)]
+    return [(key, default_of(f), f.metadata["about"], words(f)) for key, f in leaves(Config)]
 
 
 def dotted(table: Nested) -> Nested:

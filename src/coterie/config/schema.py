@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import Field, field, fields, is_dataclass
+from dataclasses import MISSING, Field, field, fields, is_dataclass
 from difflib import get_close_matches
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -77,6 +77,11 @@ def leaves(kind: type, prefix: str = "") -> Iterator[tuple[str, Field[Any]]]:
             yield from leaves(hints[f.name], f"{prefix}{f.name}.")
         else:
             yield f"{prefix}{f.name}", f
+
+
+def default_of(f: Field[Any]) -> Any:
+    """Return the default of a setting; a table has none in it."""
+    return f.default if f.default_factory is MISSING else f.default_factory()
 
 
 def words(f: Field[Any]) -> tuple[str, ...]:
