@@ -7,9 +7,10 @@ import pytest
 
 from coterie.analysis.compare import compare
 from coterie.analysis.lines import View, arrange, name_of, naming_of, read_view
-from coterie.analysis.palette import look_numbers
+from coterie.analysis.palette import COLOURS, look_numbers
 from coterie.core.errors import ConfigError, RecordError
 from coterie.runs.record import RecordedRun
+from coterie.simulation.algorithms import ALGORITHMS
 from recorded import recorded
 
 CURVE = [(0.0, 0.1), (1.0, 0.5)]
@@ -158,6 +159,12 @@ def test_any_algorithm_has_a_name_a_place_and_a_look() -> None:
 def test_of_two_algorithms_with_the_same_last_word_the_whole_path_is_shown() -> None:
     runs = [own("mine:feddyn"), own("yours:feddyn")]
     assert shown(runs) == [["mine:feddyn", "yours:feddyn"]]
+
+
+def test_algorithms_beside_each_other_have_colours_of_their_own() -> None:
+    some = look_numbers(["fedavg", "fedprox", "scaffold", "feddyn", "fednova", "fedavg-ic"])
+    assert len({number % len(COLOURS) for number in some.values()}) == len(some)
+    assert len(set(look_numbers(ALGORITHMS).values())) == len(ALGORITHMS)
 
 
 def test_a_label_that_is_an_algorithm_looks_like_it() -> None:
