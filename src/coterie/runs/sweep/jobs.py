@@ -41,13 +41,12 @@ class RunsFailed(CoterieError):  # noqa: N818
         self.failed = failed
 
 
+@dataclass(eq=False)
 class Stop:
     """Whether runs should stop: asked for by a signal, looked at after every aggregation."""
 
-    def __init__(self) -> None:
-        """Start with nobody having asked."""
-        self.asked = False
-        self.midway = False  # there is a step to finish; before that, stop at once
+    asked: bool = False
+    midway: bool = False  # there is a step to finish; before that, stop at once
 
     def __call__(self) -> bool:
         """Whether to stop."""
