@@ -75,7 +75,7 @@ def _row(
         train_loss=loss,
         Delta=apart.Delta if apart else None,
         delta=apart.delta if apart else None,
-        group_sizes=groups.grouping.sizes if groups else [problem.fleet.n],
+        group_sizes=(groups or problem.everyone).grouping.sizes,
         bytes_by_tier=clock.bytes_by_tier,
         counted=counted,
         **_scored(problem, models, what, t),
