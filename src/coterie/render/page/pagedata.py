@@ -25,11 +25,13 @@ from coterie.render.page.chosen import choices
 from coterie.render.page.costs import bars, pareto
 from coterie.render.page.curve_data import AXES, QUANTITIES, curve, hit
 from coterie.render.page.network_data import groups_of, key_of, network_of
+from coterie.render.page.node_data import nodes_of
 from coterie.runs.record import RecordedRun
 from coterie.simulation.algorithms import ALGORITHMS
 
 MakeCurve = Callable[[Sequence[RecordedRun], int], Json]
 MakeNetwork = Callable[[RecordedRun], Json]
+MakeNodes = Callable[[Sequence[RecordedRun]], Json | None]
 FORMAT = 1
 MOST_POINTS, LEAST_POINTS = 2000, 200  # of a curve
 MOST_NUMBERS = 400_000  # of all curves: about 3 MB
@@ -45,19 +47,21 @@ def page_data(
     expected: Sequence[Json] = (),
     make_curve: MakeCurve = curve,
     make_network: MakeNetwork = network_of,
+    make_nodes: MakeNodes = nodes_of,
 ) -> Json:
     """Describe runs block by block; `left_out` are lines about runs that could not be shown.
 
     A block holds runs that differ in algorithm and seed only; nothing is averaged across blocks.
     Runs that are not complete are lines of their own; before its groups are known, a run's grouping
     is empty. `tables` stand on top. For a page that is made again and again: `expected` are the
-    configs of all runs to come, so that colours stay, and `make_curve` and `make_network` may
-    remember what they made.
+    configs of all runs to come, so that colours stay, and what makes curves, networks and nodes may
+    remember what it made.
     """
     blocks = compare(runs, target)
     members = [members_of(runs, block) for block in blocks]
     styles = _styles(runs, blocks, expected)
-    page = _Page(styles, _names(runs), _most_points(members), {}, make_curve, make_network)
+    most = _most_points(members)
+    page = _Page(styles, _names(runs), most, {}, make_curve, make_network, make_nodes)
     told = []
     for number, (block, own) in enumerate(zip(blocks, members, strict=True)):
         progress("settings", number, len(blocks))
@@ -88,6 +92,7 @@ class _Page:
     networks: dict[bytes, Json]
     make_curve: MakeCurve
     make_network: MakeNetwork
+    make_nodes: MakeNodes
 
     def network(self, run: RecordedRun) -> int | None:
         """Return the number of a run's network; None for a run that needs or has none yet."""
@@ -172,6 +177,7 @@ def _line(page: _Page, runs: list[RecordedRun], targets: dict[int, float]) -> Js
         "network": network,
         "z": first.grouping["z"] if drawn else None,
         "servers": first.grouping.get("servers") if drawn else None,
+        "nodes": page.make_nodes(runs) if first.grouping else None,
     }
 
 
@@ -198,6 +204,8 @@ def _notes(by_label: dict[str, list[RecordedRun]], lines: list[Json]) -> list[st
             "most of every stretch are kept, so no peak is lost."
         )
     for line in lines:
+        if line["nodes"] and "problem" in line["nodes"]:
+            notes.append(f"{line['label']}: nodes are not shown: {line['nodes']['problem']}")
         if line["curve"]["unshared"]:
             notes.append(
                 f"{line['label']}: {line['curve']['unshared']} steps that not all seeds measured "
