@@ -240,7 +240,9 @@ def one_text(value: Any) -> Any:
 
 def settings() -> list[tuple[str, Any, str, tuple[str, ...]]]:
     """List every key with its default, what it is, and the words it takes."""
-    return [(key, default_of(f), f.metadata["about"], words(f)) for key, f in leaves(Config)]
+    return [
+        (key, one_text(default_of(f)), f.metadata["about"], words(f)) for key, f in leaves(Config)
+    ]
 
 
 def dotted(table: Nested) -> Nested:

@@ -8,7 +8,7 @@ import numpy as np
 from coterie.core.arrays import Floats
 from coterie.core.errors import DivergenceError
 from coterie.engine.contract import Gradients, HeldPart, Measured, Models, NodeScores, Score
-from coterie.engine.own_models import own_models, sharing
+from coterie.engine.own_models import distinct, one_by_one, own_models, sharing
 from coterie.simulation.clock import Clock
 from coterie.simulation.fleet import Averaging
 from coterie.simulation.measures import ALWAYS
@@ -192,13 +192,13 @@ def by_class(problem: Problem, models: Models) -> list[float | None]:
     data.
     """
     engine = problem.engine
-    _, first, which = np.unique(sharing(models), return_index=True, return_inverse=True)
+    first, which = distinct(models)
     if engine.has_own("test") and len(first) > 1:
         scores = engine.score_nodes(models, "test")
         assert scores.class_right is not None and scores.class_count is not None
         right, count = scores.class_right.astype(np.float64), scores.class_count
     else:
-        found = [engine.by_class(w, "test") for w in own_models(models, first)]
+        found = [engine.by_class(w, "test") for w in one_by_one(models, first)]
         mass = np.bincount(which, weights=problem.fleet.p)
         parts = mass / mass.sum() if len(first) > 1 else np.ones(1)
         right, count = parts @ np.array([right for right, _ in found]), found[0][1]
