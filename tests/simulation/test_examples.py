@@ -7,6 +7,8 @@ import pytest
 import torch
 
 import coterie
+from coterie.runs.execute import execute
+from resuming import outcome, stopped_at
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMES = ("feddyn", "fednova", "ifca")
@@ -49,6 +51,15 @@ def test_an_example_is_the_built_in_algorithm(name: str, engine: str) -> None:
     last, other = (states[-1].models for states in (own, plain))
     apart = last.w[last.of_node] - other.w[other.of_node]
     assert np.abs(apart.numpy()).max() > 1e-3  # it is not FedAvg either
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_example_that_was_stopped_goes_on_to_the_same_end(name: str, tmp_path: Path) -> None:
+    what = config(f"{name}:{name}")
+    execute(what, tmp_path / "whole")
+    stopped_at(4, what, tmp_path / "stopped")
+    execute(what, tmp_path / "stopped", resume=True)
+    assert outcome(tmp_path / "stopped") == outcome(tmp_path / "whole")
 
 
 def test_the_example_of_clusters_has_several_models_to_choose_from() -> None:
