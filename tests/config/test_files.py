@@ -4,7 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from coterie.config.files import expand, load_experiment, make_config, settings, to_toml
+from coterie.config.files import (
+    expand,
+    load_experiment,
+    make_config,
+    settings,
+    to_identity,
+    to_toml,
+)
 from coterie.config.settings import Config
 from coterie.core.errors import ConfigError, CoterieError
 
@@ -245,3 +252,33 @@ def test_cores_left_over_by_runs_side_by_side_train_inside_each() -> None:
 def test_a_config_is_a_mapping_by_name(content: object) -> None:
     with pytest.raises(ConfigError, match="a config must be a mapping of settings by name, got"):
         make_config(content)  # type: ignore[arg-type]
+
+
+def test_a_label_goes_with_the_settings_of_a_sweeps_table() -> None:
+    tables = [
+        {"name": "fedavg", "label": "FedAvg"},
+        {"name": "fedavg", "label": "FedProx", "optimizer": {"fedprox": 0.1}},
+    ]
+    runs = expand({"sweep": {"seed": [0, 1], "algorithm": tables}})
+    assert [(c.label, c.optimizer.fedprox) for c in runs] == [("FedAvg", 0.0), ("FedProx", 0.1)] * 2
+
+
+def test_a_label_is_no_part_of_what_a_run_is() -> None:
+    plain, named = make_config({}), make_config({"label": "mine"})
+    assert to_identity(plain) == to_identity(named)
+    assert plain == named
+    assert make_config(tomllib.loads(to_toml(named))).label == "mine"
+    tables = [{"name": "fedavg", "label": label} for label in "ab"]
+    assert [c.label for c in expand({"sweep": {"algorithm": tables}})] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ({"label": "two\nlines"}, r"label must be on one line, .*, got 'two\\nlines'"),
+        ({"sweep": {"label": ["a", "b"]}}, r"sweep.'label': a label changes no result"),
+    ],
+)
+def test_a_label_that_cannot_name_a_line_is_refused(content: dict[str, object], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        expand(content)

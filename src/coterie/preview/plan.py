@@ -155,7 +155,7 @@ class Question:
 
 def question(configs: Sequence[Config], methods: Sequence[str] = ()) -> Question:
     """Ask about the run of an experiment that `plans` speaks of; an unknown method is an error."""
-    config, own = _planned(configs)
+    config, own = planned(configs)
     c = config.algorithm
     if c.open:
         raise ConfigError(
@@ -243,7 +243,7 @@ def answer(
     )
 
 
-def _planned(configs: Sequence[Config]) -> tuple[Config, AlgorithmConfig]:
+def planned(configs: Sequence[Config]) -> tuple[Config, AlgorithmConfig]:
     """Choose a run, made to search, and return what it is by as the experiment has it."""
     both = (c for c in configs if c.algorithm.name == BOTH)
     searched = (c for c in configs if c.algorithm.made.searched)

@@ -8,8 +8,9 @@ from coterie.analysis.align import aligned
 from coterie.analysis.compare import first_reaching
 from coterie.analysis.curves import STATISTICS, Column, thin
 from coterie.core.types import Json
+from coterie.engine.update import NOTHING as PLAIN_STEPS
 from coterie.runs.record import RecordedRun
-from coterie.simulation.algorithms import find_algorithm
+from coterie.simulation.algorithms import ALGORITHMS
 from coterie.theory.bounds import Constants, simple_distance
 
 Values = list[float] | None  # of every seed, if all have one
@@ -90,9 +91,12 @@ def bound(run: RecordedRun) -> Callable[[Json], float | None]:
         return lambda row: None
     taus = told["algorithm.tau1"], told["algorithm.tau2"]
     lr, decay = told["train.lr"], told["train.lr_decay"]
-    if not all(isinstance(value, int | float) for value in (*taus, lr, decay)):  # auto, or damaged
+    algorithm = ALGORITHMS.get(told["algorithm.name"])
+    known = all(isinstance(value, int | float) for value in (*taus, lr, decay))  # not auto
+    given = told.get("algorithm.groups", "auto") == "auto"
+    if algorithm is None or algorithm.update is not PLAIN_STEPS or not (known and given):
         return lambda row: None
-    schedule = find_algorithm(told["algorithm.name"]).schedule(*taus)
+    schedule = algorithm.schedule(*taus)
 
     def of(row: Json) -> float | None:
         if row.get("Delta") is None or row.get("delta") is None:
