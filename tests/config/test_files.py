@@ -6,6 +6,7 @@ import pytest
 
 from coterie.config.files import (
     expand,
+    flat,
     load_experiment,
     make_config,
     settings,
@@ -14,6 +15,7 @@ from coterie.config.files import (
 )
 from coterie.config.settings import Config
 from coterie.core.errors import ConfigError, CoterieError
+from coterie.runs.sweep.jobs import plan_jobs
 
 EXPERIMENTS = sorted((Path(__file__).parents[2] / "experiments").glob("*.toml"))
 
@@ -49,6 +51,12 @@ EXPERIMENTS = sorted((Path(__file__).parents[2] / "experiments").glob("*.toml"))
         ("train.batch_size=0", "train.batch_size must be >= 1, got 0"),
         ("train.batch_size=big", "train.batch_size must be a whole number or 'auto' or 'full'"),
         ("train.device=gpu", "unknown train.device 'gpu'"),
+        ("train.measure=acuracy", "unknown train.measure 'acuracy'; did you mean 'accuracy'?"),
+        ("train.measure=loss/0", "follows loss/ must be a whole number >= 1, got '0'; loss/10 is"),
+        ("train.measure=loss/often", "follows loss/ must be a whole number >= 1, got 'often'"),
+        ("train.measure=loss,loss/10", "train.measure has 'loss' twice; leave one out"),
+        ("train.measure=[1]", "train.measure must be a list of strings, got [1]"),
+        ("train.measure=3", "train.measure must be a list of strings, got 3"),
         ("partition.kind=Dht", "did you mean 'Dth'?"),
         ("partition.kind=dirichlett", "did you mean 'dirichlet'"),
         ("partition.num_edges=200", "num_edges must be <= num_nodes, got 200 edges for 100 nodes"),
@@ -99,6 +107,32 @@ def test_a_sweep_is_every_combination_and_an_override_fixes_its_key() -> None:
         expand({"sweep": {"seed": 3}})
     with pytest.raises(ConfigError, match="'sweep' is a section"):
         expand({"sweep": 3})
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        'train.measure=["accuracy","Delta/2"]',
+        "train.measure=accuracy,Delta/2",
+        "train.measure= accuracy/1 , Delta / 2",
+    ],
+)
+def test_a_list_of_words_is_written_as_toml_or_between_commas(override: str) -> None:
+    (config,) = expand({}, [override])
+    assert config.train.measure == ("accuracy", "Delta/2")
+    assert make_config(tomllib.loads(to_toml(config))) == config
+    assert flat(config)["train.measure"] == "accuracy,Delta/2"
+
+
+def test_a_sweep_may_list_lists() -> None:
+    lists = [["accuracy"], ["accuracy", "Delta"]]
+    found = expand({"sweep": {"train.measure": lists, "seed": [0, 1]}})
+    assert [list(config.train.measure) for config in found] == [lists[0]] * 2 + [lists[1]] * 2
+    found = expand({"sweep": {"train.measure": ["accuracy", "loss,Delta"]}})
+    assert [config.train.measure for config in found] == [("accuracy",), ("loss", "Delta")]
+    labels = [job.label for job in plan_jobs(found, Path("r"))]
+    assert labels == ["measureaccuracy", "measureloss,Delta"]
+    assert len(expand({"sweep": {"train.measure": lists}}, ["train.measure=loss"])) == 1
 
 
 def test_settings_of_a_sweep_may_go_together() -> None:

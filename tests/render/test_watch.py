@@ -217,7 +217,7 @@ def test_only_what_has_changed_is_read_and_made_again(tmp_path: Path) -> None:
     assert len({answer.tag for answer in answers}) == 3
     again = {name for name, each in seen[2].items() if each is not seen[1][name]}
     assert again == {growing.folder}
-    assert len(live._kept._before) == 19 + 2  # curves, and networks of first seeds
+    assert len(live._kept._before) == 2 * 19 + 2  # curves, nodes, networks
     assert sum(r["t"] for r in json.loads(answers[3].body)["runs"]) == 72 * 39 + 29
 
 

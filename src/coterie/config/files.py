@@ -340,7 +340,11 @@ def check_update(config: Config, made: Algorithm) -> None:
                 f"optimizer.{key} does not go with {c.name}, which has a {part} of its own; leave "
                 "one out"
             )
-    made.schedule(*c.usual[1:])
+    if c.tau2 == "never" and made.groups == "none" and made.policy is None and not made.pooled:
+        raise ConfigError(
+            "algorithm.tau2 = 'never' leaves no mean at all without groups; set algorithm.groups "
+            "to 'edge' or 'search'"
+        )
     only_global = made.update.server is not None and made.update.group is None
     if c.tau2 == "never" and (only_global or o.scaffold or o.server != "mean"):
         raise ConfigError(

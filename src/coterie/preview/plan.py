@@ -250,14 +250,15 @@ def planned(configs: Sequence[Config]) -> tuple[Config, AlgorithmConfig]:
     for config in chain(both, searched):
         return config, config.algorithm
     own = configs[0].algorithm
-    return replace(configs[0], algorithm=replace(own, name=BOTH)), own
+    plain = replace(own, name=BOTH, options=AlgorithmConfig().options, groups="auto")
+    return replace(configs[0], algorithm=plain), own
 
 
 def _used(own: AlgorithmConfig) -> str:
     """Name the method by which a run groups; none where it makes no groups."""
     if own.made.searched:
         return own.grouping
-    return "edge" if own.name == "hierfavg" else ""
+    return "edge" if own.made.groups == "edge" else ""
 
 
 def _weights(c: AlgorithmConfig) -> tuple[float, float]:

@@ -39,6 +39,9 @@ QUANTITIES = (
     Quantity("test_loss", "test loss", "", "curves"),
     Quantity("Delta", "Delta: groups from the whole", "", "divergence"),
     Quantity("delta", "delta: nodes from their group", "", "divergence"),
+    Quantity("node_worst", "accuracy of the worst tenth of nodes", "%", "nodes", 100.0),
+    Quantity("node_mean", "mean accuracy of nodes", "%", "nodes", 100.0),
+    Quantity("node_sd", "standard deviation over nodes", "%", "nodes", 100.0),
     Quantity(BOUND, "bound: straying in the next round", "", "divergence"),
 )
 DIGITS, NOTHING = 6, 1e-12  # what is smaller is what rounding left of 0
@@ -52,7 +55,7 @@ def curve(runs: Sequence[RecordedRun], most: int) -> Json:
     that chose their schedules are averaged between the steps that they measured, too.
     """
     measured = [
-        {row["t"]: {**row, BOUND: of(row)} for row in run.rows if row["test_accuracy"] is not None}
+        {row["t"]: {**row, BOUND: of(row)} for row in run.rows if _measured(row)}
         for run, of in ((run, bound(run)) for run in runs)
     ]
     shared = aligned(runs, measured)
@@ -105,6 +108,11 @@ def bound(run: RecordedRun) -> Callable[[Json], float | None]:
         return simple_distance(Constants(eta, 0.0, row["delta"], row["Delta"]), schedule)
 
     return of
+
+
+def _measured(row: Json) -> bool:
+    """Whether anything was measured at a row: not all is in every one that has something."""
+    return any(row.get(each.key) is not None for each in QUANTITIES)
 
 
 def _column(rows: Sequence[Json], quantity: Quantity) -> Values:

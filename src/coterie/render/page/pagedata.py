@@ -28,10 +28,12 @@ from coterie.render.page.chosen import choices
 from coterie.render.page.costs import bars, pareto
 from coterie.render.page.curve_data import AXES, QUANTITIES, curve, hit
 from coterie.render.page.network_data import groups_of, key_of, network_of
+from coterie.render.page.node_data import nodes_of
 from coterie.runs.record import RecordedRun
 
 MakeCurve = Callable[[Sequence[RecordedRun], int], Json]
 MakeNetwork = Callable[[RecordedRun], Json]
+MakeNodes = Callable[[Sequence[RecordedRun]], Json | None]
 FORMAT = 1
 MOST_POINTS, LEAST_POINTS = 2000, 200  # of a curve
 MOST_NUMBERS = 400_000  # of all curves: about 3 MB
@@ -48,6 +50,7 @@ def page_data(
     expected: Sequence[Json] = (),
     make_curve: MakeCurve = curve,
     make_network: MakeNetwork = network_of,
+    make_nodes: MakeNodes = nodes_of,
 ) -> Json:
     """Describe runs block by block; `left_out` are lines about runs that could not be shown.
 
@@ -55,14 +58,15 @@ def page_data(
     across blocks.
     Runs that are not complete are lines of their own; before its groups are known, a run's grouping
     is empty. `tables` stand on top. For a page that is made again and again: `expected` are the
-    configs of all runs to come, so that colours stay, and `make_curve` and `make_network` may
-    remember what they made.
+    configs of all runs to come, so that colours stay, and what makes curves, networks and nodes may
+    remember what it made.
     """
     blocks = arrange(runs, view, expected)
     naming = naming_of([*expected, *(run.config for run in runs)], view)
     named = {run.folder: label(run, naming) for run in runs}
     styles = _styles(blocks, expected, naming)
-    page = _Page(styles, _names(runs), _most_points(blocks), {}, make_curve, make_network)
+    most = _most_points(blocks)
+    page = _Page(styles, _names(runs), most, {}, make_curve, make_network, make_nodes)
     told = []
     made = [block_of(own, target, view) for own in blocks]
     for number, pair in enumerate(zip(blocks, made, strict=True)):
@@ -94,6 +98,7 @@ class _Page:
     networks: dict[bytes, Json]
     make_curve: MakeCurve
     make_network: MakeNetwork
+    make_nodes: MakeNodes
 
     def network(self, run: RecordedRun) -> int | None:
         """Return the number of a run's network; None for a run that needs or has none yet."""
@@ -180,6 +185,7 @@ def _line(page: _Page, runs: list[RecordedRun], targets: dict[int, float]) -> Js
         "network": network,
         "z": first.grouping["z"] if drawn else None,
         "servers": first.grouping.get("servers") if drawn else None,
+        "nodes": page.make_nodes(runs) if first.grouping else None,
     }
 
 
@@ -206,6 +212,8 @@ def _notes(by_label: dict[str, list[RecordedRun]], lines: list[Json]) -> list[st
             "most of every stretch are kept, so no peak is lost."
         )
     for line in lines:
+        if line["nodes"] and "problem" in line["nodes"]:
+            notes.append(f"{line['label']}: nodes are not shown: {line['nodes']['problem']}")
         if line["curve"]["unshared"]:
             notes.append(
                 f"{line['label']}: {line['curve']['unshared']} steps that not all seeds measured "

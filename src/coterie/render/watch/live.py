@@ -17,6 +17,7 @@ from coterie.core.types import Json
 from coterie.render.page import page_data
 from coterie.render.page.curve_data import curve
 from coterie.render.page.network_data import key_of, network_of
+from coterie.render.page.node_data import nodes_of
 from coterie.render.watch.reader import Seen, Signs, see, signs, steps_of
 from coterie.runs.record import ROWS, RUNS, RecordedRun, below
 from coterie.runs.validate import UNREADABLE, read_json
@@ -124,6 +125,7 @@ class Live:
             expected=expected,
             make_curve=self._curve,
             make_network=self._network,
+            make_nodes=self._nodes,
         )
         try:
             return page(problems, view=self._view)
@@ -136,6 +138,10 @@ class Live:
 
     def _network(self, run: RecordedRun) -> Json:
         return self._kept.get(key_of(run), lambda: network_of(run))
+
+    def _nodes(self, runs: Sequence[RecordedRun]) -> Json | None:
+        found: Json | None = self._kept.get(("nodes", *runs), lambda: {"of": nodes_of(runs)})["of"]
+        return found
 
     def _told(self, seen: Seen) -> Json:
         name = seen.folder.relative_to(self._folder).as_posix()

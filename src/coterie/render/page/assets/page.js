@@ -145,6 +145,11 @@ class Page {
     const who = section("Groups");
     add(who, networks(block, data));
     add(who, heatmaps(block));
+    const nodes = [nodeSpread(block), nodeMap(block, data), curves(block, data, "nodes", "Nodes on the way", "Mean, spread and worst tenth of the nodes' accuracies over time")];
+    if (nodes.some(Boolean)) {
+      const fare = section("Nodes");
+      for (const spec of nodes) add(fare, spec);
+    }
     const what = section("Costs");
     for (const bars of block.bars) add(what, stacked(block, bars));
     add(what, front(block));
