@@ -261,3 +261,13 @@ def test_options_of_an_algorithm_name_lines() -> None:
     runs = [own("mine"), own("mine")]
     runs[1].config["algorithm"]["options"]["mu"] = 0.2
     assert shown(runs, read_view("algorithm.options.mu")) == [["mu = 0.1", "mu = 0.2"]]
+
+
+def test_the_groups_that_an_algorithm_has_anyway_do_not_name_its_line() -> None:
+    def named(**algorithm: str) -> str:
+        configs = [{"algorithm": {"groups": g, **algorithm}} for g in ("none", "edge")]
+        naming = naming_of(configs)
+        return ", ".join(name_of(config, naming) for config in configs)
+
+    assert named(name="fedavg") == "fedavg, fedavg (groups = edge)"
+    assert named(name="my_pkg.algos:own") == "own (groups = none), own (groups = edge)"

@@ -23,6 +23,7 @@ TARGETS = ("target_accuracy", "target_loss", "max_gbytes", "retune")  # and by w
 USUAL = {key: getattr(AlgorithmConfig(), key) for key in (*OPEN, *TARGETS)}
 DEFAULTS = flat(Config())
 NAME, GROUPING, OPTIONS = "algorithm.name", "algorithm.grouping", "algorithm.options"
+GROUPS = "algorithm.groups"
 UNSEARCHED = ("name", "options", "groups")  # of [algorithm], read without a search for groups, too
 
 
@@ -163,6 +164,10 @@ def _is_of_a_search(key: str) -> bool:
 
 
 def _unusual(key: str, table: Json) -> bool:
+    """Whether a setting is not as by default; the groups that an algorithm has anyway are."""
+    known = ALGORITHMS.get(str(table.get(NAME)))
+    if key == GROUPS and known is not None and table.get(key) == known.groups:
+        return False
     return table.get(key) not in (None, DEFAULTS.get(key))
 
 
