@@ -43,6 +43,8 @@ RUN: dict[str, Any] = {
     "num-groups": 2,
     "tau1": 1,
     "tau2": 2,
+    "algorithm": "fedavg",
+    "algorithm-options": "",
     "evidence": "labels",
     "grouping": "coterie",
     "plan": "",
