@@ -172,6 +172,8 @@ class GroupStrategy(Strategy):  # type: ignore[misc]
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """One message for every connected node; `start` sends its own, group by group."""
+        if not self.added.plain:
+            raise FlowerError(f"{self.added.name} needs the messages of start; call that")
         record = RecordDict({ARRAYS: arrays, CONFIG: config})
         self._sent = numpy_of(arrays)
         return [Message(record, dst_node_id=i, message_type="train") for i in grid.get_node_ids()]
