@@ -35,7 +35,8 @@ from crews import Fault, TaskCrew, config_of, first_model, same_arrays, scalar_c
 N, K = 8, 3
 prepared = cache(prepare)
 STATEFUL = ["scaffold", "feddyn", "hier-scaffold"]
-ALL = [*STATEFUL, "fednova", "fedadam", "fedavgm", "fedprox", "hier-fedprox"]
+OWN = "own_hooks:everything"
+ALL = [*STATEFUL, "fednova", "fedadam", "fedavgm", "fedprox", "hier-fedprox", OWN]
 
 
 @cache
@@ -117,9 +118,7 @@ def by_hand(config: Config, z: np.ndarray, missing: Mapping[int, list[int]]) -> 
         models = problem.engine.advance(models, t, stop, who, there)
         p = problem.fleet.p
         share = float(p[there].sum())
-        models = after_mean(
-            problem.update, models, problem.d, p, groups, share, everyone=together
-        )
+        models = after_mean(problem.update, models, problem.d, p, groups, share, everyone=together)
         yield models
         t, plan, groups = stop, Schedule(2, 2), z
 
@@ -132,9 +131,7 @@ def test_a_node_that_drops_out_keeps_what_it_had(name: str) -> None:
     groups = states[0].groups
     assert groups is not None
     z = np.array([next(k for k, g in enumerate(groups) if str(i) in g) for i in range(N)])
-    for state, other in zip(
-        states, by_hand(config, z, {4: [2], 6: [2], 10: [2]}), strict=True
-    ):
+    for state, other in zip(states, by_hand(config, z, {4: [2], 6: [2], 10: [2]}), strict=True):
         agree(state, other.w, other.memory)
     whole = run(crew_of(config, name), terms_of(config, name))[-1]
     assert not same_arrays(whole.models[0], states[-1].models[0])
@@ -173,7 +170,7 @@ def test_a_node_that_was_restarted_is_sent_what_it_keeps() -> None:
     assert same_arrays(whole.models[0], state.models[0])
 
 
-@pytest.mark.parametrize("name", [*STATEFUL, "fedadam", "fednova"])
+@pytest.mark.parametrize("name", [*STATEFUL, "fedadam", "fednova", OWN])
 @pytest.mark.parametrize("stop", [4, 8])
 def test_a_saved_state_goes_on_to_the_same_model(name: str, stop: int, tmp_path: Path) -> None:
     config, terms = config_for(name), terms_of(config_for(name), name)
@@ -213,7 +210,9 @@ def spoilt(**kept: Any) -> Fault:
     def fault(kind: Kind, config: Mapping[str, Any], answer: Answer) -> Answer:
         if kind != "train" or config["stop"] == 1:
             return answer
-        return replace(answer, kept={k: v for k, v in {**answer.kept, **kept}.items() if v is not None})
+        return replace(
+            answer, kept={k: v for k, v in {**answer.kept, **kept}.items() if v is not None}
+        )
 
     return fault
 
@@ -325,7 +324,7 @@ def test_arrays_that_are_not_trained_are_averaged_and_no_more() -> None:
 
 
 def test_names_of_arrays_that_are_none_are_refused() -> None:
-    model = {"w": np.zeros(2, np.float32), "n": np.zeros(1, np.int64)}
+    model: dict[str, np.ndarray] = {"w": np.zeros(2, np.float32), "n": np.zeros(1, np.int64)}
     assert trained_of(named("scaffold"), model) == ("w",)
     for name, why in (("v", "is not in the model"), ("n", "is not of floating-point numbers")):
         with pytest.raises(FlowerError, match=f"trained: '{name}' {why}; it has w"):
@@ -338,12 +337,16 @@ def test_a_server_whose_model_is_no_longer_finite_ends_the_run() -> None:
     wild = Added("wild", coterie.Update(server=lambda w, mean: (w * 1e30, {})))
     model = {"w": np.full(2, 1e20, np.float32)}
     memory = begin(wild, model, ["a"])
-    with pytest.raises(FlowerError, match="^wild makes of a mean what is not finite"):
+    with pytest.raises(FlowerError, match=r"^wild makes of a mean what is not finite"):
         follow(wild, memory, [model], [["a"]], {"a": 1.0}, ["a"], everyone=True)
 
 
 def test_a_memory_of_some_nodes_has_their_rows_in_that_order() -> None:
-    arrays = {"own.c": np.arange(6.0).reshape(3, 2), "own.n": np.arange(3.0), "common.c": np.ones(2)}
+    arrays = {
+        "own.c": np.arange(6.0).reshape(3, 2),
+        "own.n": np.arange(3.0),
+        "common.c": np.ones(2),
+    }
     some = Memory(("a", "b", "c"), arrays).only(["c", "a"])
     assert some.own("a")["c"].tolist() == [0.0, 1.0]
     assert some.own("c")["n"].tolist() == 2.0

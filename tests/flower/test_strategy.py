@@ -163,7 +163,10 @@ def run_by(name: str, **changes: Any) -> dict[str, Any]:
     return {**RUN, "algorithm": name, "batch-size": 20, "learning-rate": 0.1, **changes}
 
 
-@pytest.mark.parametrize("name", ["scaffold", "hier-scaffold", "fednova", "fedadam", "feddyn"])
+OWN = "own_hooks:everything"
+
+
+@pytest.mark.parametrize("name", ["scaffold", "hier-scaffold", "fednova", "fedadam", "feddyn", OWN])
 def test_an_algorithm_goes_through_flowers_messages(name: str) -> None:
     run = run_by(name)
     strategy, grid = server_app.strategy(run), Grid(4, run)

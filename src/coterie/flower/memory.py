@@ -6,7 +6,7 @@ torch is loaded where an algorithm needs it, and not for FedAvg.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,8 +15,8 @@ from coterie.engine.contract import Models
 from coterie.engine.memory import COMMON, GROUP, GROUPS, OWN, first_memory
 from coterie.engine.server import after_mean
 from coterie.flower import FlowerError
-from coterie.flower.algorithm import Added, trained_of
-from coterie.flower.messages import Array, Arrays
+from coterie.flower.algorithm import FEDAVG, Added, trained_of
+from coterie.flower.messages import Array, Arrays, Request
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -62,6 +62,38 @@ class Memory:
 
 def _by_node(key: str) -> bool:
     return key.startswith(OWN) or key == GROUPS
+
+
+@dataclass(frozen=True, eq=False)
+class Sent:
+    """What is sent beside models for an algorithm, and who has what it keeps already.
+
+    `there` has the numbers that Flower gave to the nodes whose last answer counted: what they keep
+    is what the coordinator's copy says. Others, such as one that was restarted, are sent theirs.
+    """
+
+    added: Added = FEDAVG
+    memory: Memory = field(default_factory=Memory)
+    there: Mapping[str, int] = field(default_factory=dict)
+    together: bool = True  # whether all groups are averaged in one
+
+    def known(self, names: Sequence[str]) -> Arrays:
+        """Return what all nodes of a group are sent."""
+        sends = self.added.update.local and names and self.memory.names
+        return self.memory.known(names[0]) if sends else {}
+
+    def request(self, name: str, number: int, shared: Request) -> Request:
+        """Return what a node is asked whose group is asked that."""
+        if not self.added.update.local or self.there.get(name) == number:
+            return shared
+        own = {f"{OWN}{key}": array for key, array in self.memory.own(name).items()}
+        return replace(shared, kept={**shared.kept, **own}) if own else shared
+
+    @property
+    def expected(self) -> Arrays:
+        """Arrays such as every node has to send back."""
+        renews = self.added.update.renew is not None and self.memory.names
+        return self.memory.own(self.memory.names[0]) if renews else {}
 
 
 def begin(added: Added, model: Arrays, names: Sequence[str]) -> Memory:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from coterie.engine.memory import OWN
 from coterie.flower import FlowerError
 from coterie.flower.algorithm import FEDAVG, Added, trained_of
 from coterie.flower.groups import Groups, Planning, by_plan, find_groups
@@ -18,7 +17,7 @@ from coterie.flower.means import (
     num_examples,
     sort_answers,
 )
-from coterie.flower.memory import Memory, begin, follow
+from coterie.flower.memory import Sent, begin, follow
 from coterie.flower.messages import (
     ALGORITHM,
     BATCHES,
@@ -91,7 +90,7 @@ def rounds(crew: Crew, terms: Terms, state: State) -> Iterator[State]:
         groups = state.groups or (tuple(roster.names),)
         if not (terms.added.plain or state.memory.names):
             state = replace(state, memory=begin(terms.added, state.models[0], roster.names))
-        kept = Sent(state.memory, there, scope is Event.GLOBAL)
+        kept = Sent(terms.added, state.memory, there, scope is Event.GLOBAL)
         done = group_round(
             crew, terms, roster, _pairs(groups, state.models), state.t, stop, kept=kept
         )
@@ -119,8 +118,9 @@ def _telling(terms: Terms, model: Arrays) -> Terms:
     trained = trained_of(added, model)  # names that are none are refused before anybody trains
     if not added.update.local:
         return terms
-    keeps = [*begin(added, model, ["any"]).own("any")]
-    told = {ALGORITHM: added.name, TRAINED: list(trained), KEEPS: keeps}
+    told: dict[str, Any] = {ALGORITHM: added.name, TRAINED: list(trained)}
+    if keeps := [*begin(added, model, ["any"]).own("any")]:
+        told[KEEPS] = keeps
     return replace(terms, config={**terms.config, **told})
 
 
@@ -139,38 +139,6 @@ def _pairs(
     return [(names, models[k] if len(models) > 1 else models[0]) for k, names in enumerate(groups)]
 
 
-@dataclass(frozen=True, eq=False)
-class Sent:
-    """What an algorithm sends beside models: what is kept, and who has of that their own part.
-
-    `there` has the numbers that Flower gave to nodes whose last answer counted: what they keep is
-    what the coordinator's copy says. Others, such as one that was restarted, are sent theirs.
-    """
-
-    memory: Memory = field(default_factory=Memory)
-    there: Mapping[str, int] = field(default_factory=dict)
-    together: bool = True  # whether all groups are averaged in one
-
-    def request(self, terms: Terms, roster: Roster, name: str, shared: Request) -> Request:
-        """Return what one node is asked, where its group is asked that."""
-        if not (terms.added.update.local and self.memory.names):
-            return shared
-        if self.there.get(name) == roster.ids[name]:
-            return shared
-        own = {f"{OWN}{key}": array for key, array in self.memory.own(name).items()}
-        return replace(shared, kept={**shared.kept, **own}) if own else shared
-
-    def known(self, terms: Terms, names: Sequence[str]) -> Arrays:
-        """Return what all nodes of a group are sent."""
-        sends = terms.added.update.local and names and self.memory.names
-        return self.memory.known(names[0]) if sends else {}
-
-    def expected(self, terms: Terms) -> Arrays:
-        """Return arrays such as every node has to send back."""
-        renews = terms.added.update.renew is not None and self.memory.names
-        return self.memory.own(self.memory.names[0]) if renews else {}
-
-
 def group_round(
     crew: Crew,
     terms: Terms,
@@ -185,8 +153,7 @@ def group_round(
 
     `first` is the number of the first group.
     """
-    kept = kept or Sent()
-    averaged = _averaged_with(roster, [names for names, _ in groups], together=kept.together)
+    kept, everyone = kept or Sent(), [name for names, _ in groups for name in names]
     asked: dict[int, Request] = {}
     named: dict[int, str] = {}
     sent: dict[str, Arrays] = {}
@@ -194,18 +161,19 @@ def group_round(
     for k, (names, model) in enumerate(groups, first):
         config = {**terms.config, GROUP: k, START: start, STOP: stop, LOCAL_STEPS: stop - start}
         config[SERVER_ROUND] = _round(terms, stop)
-        if terms.added.update.send is not None:
-            config[MEAN_STEPS] = (stop - start) * _mean_batches(terms, roster, averaged[k - first])
-        request = Request(model, config, kept.known(terms, names))
+        if kept.added.update.send is not None:
+            averaged = everyone if kept.together else names
+            config[MEAN_STEPS] = (stop - start) * _mean_batches(terms, roster, averaged)
+        request = Request(model, config, kept.known(names))
         for name in names:
             if name in roster.ids:
-                asked[roster.ids[name]] = kept.request(terms, roster, name, request)
+                asked[roster.ids[name]] = kept.request(name, roster.ids[name], request)
                 sent[name] = model
                 named[roster.ids[name]] = name
             else:
                 gone.append(Dropped(name, "late", "not connected"))
     answers = crew.ask("train", asked, terms.timeout_s)
-    heard = sort_answers(named, answers, sent, kept.expected(terms))
+    heard = sort_answers(named, answers, sent, kept.expected)
     models, weights, counted = list[Arrays](), list[float](), dict[str, Answer]()
     for k, (names, model) in enumerate(groups, first):
         used = {name: heard.used[name] for name in names if name in heard.used}
@@ -228,16 +196,9 @@ def group_round(
     return Outcome(models, weights, dropped, counted, mean_metrics(list(counted.values())))
 
 
-def _averaged_with(
-    roster: Roster, groups: Sequence[Sequence[str]], *, together: bool
-) -> list[list[str]]:
-    """Return, for each group, the connected nodes whose models are in one mean with its own."""
-    each = [[name for name in names if name in roster.ids] for names in groups]
-    return [sum(each, []) for _ in each] if together else each
-
-
 def _mean_batches(terms: Terms, roster: Roster, names: Sequence[str]) -> float:
-    """Average the batches of a local step over the nodes that say theirs, by data."""
+    """Average the batches of a local step over connected nodes that say theirs, by data."""
+    names = [name for name in names if name in roster.ids]
     answers = [roster.answers[name] for name in names]
     counts = [answer.metrics.get(BATCHES) for answer in answers]
     said = [

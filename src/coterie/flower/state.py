@@ -101,10 +101,10 @@ def load_state(
         if header["groups"] is not None:
             members = tuple(tuple(group) for group in header["groups"])
             plan = Plan(schedule, Groups(members, tuple(header["servers"])))
-        lists = (tuple(header[key]) for key in PER_MEAN)
+        lists = {key: tuple(header[key]) for key in PER_MEAN}
         kept = {key: arrays[f"{KEPT}/{key}"] for key in header.get("kept", ())}
         memory = Memory(tuple(header.get("names", ())), kept)
-        state = State(header["t"], models, plan, header["weights"], *lists, memory)
+        state = State(header["t"], models, plan, header["weights"], memory=memory, **lists)
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise FlowerError(f"{path}: damaged ({error}); move it away to begin anew") from error
     before, now = header["about"], json.loads(json.dumps(dict(about), default=repr))

@@ -164,9 +164,7 @@ class GroupStrategy(Strategy):  # type: ignore[misc]
         """Return how a run of so many global rounds goes."""
         steps, by = num_rounds * self.schedule.cycle, self.plan or self.planning
         least, patience = self.min_per_group, self.patience
-        return Terms(
-            self.schedule, steps, by, least, patience, timeout_s, config, added=self.added
-        )
+        return Terms(self.schedule, steps, by, least, patience, timeout_s, config, added=self.added)
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
