@@ -283,7 +283,10 @@ def test_a_coordinator_that_dies_without_a_word_ends_the_command(tmp_path: Path,
 
 
 @pytest.mark.skipif(find_spec("ray") is None, reason="needs ray: pip install 'flwr[simulation]'")
-def test_the_example_app_runs_as_it_is_in_flowers_simulation(tmp_path: Path, port: Any) -> None:
+@pytest.mark.parametrize("settings", ["", "algorithm='scaffold'"])
+def test_the_example_app_runs_as_it_is_in_flowers_simulation(
+    tmp_path: Path, port: Any, settings: str
+) -> None:
     first = next(port)
     env = {
         **environment(tmp_path),
@@ -293,7 +296,7 @@ def test_the_example_app_runs_as_it_is_in_flowers_simulation(tmp_path: Path, por
     flwr = str(Path(sys.executable).parent / "flwr")
     try:
         done = subprocess.run(
-            [flwr, "run", ".", "--stream"],
+            [flwr, "run", ".", "--stream", *(["--run-config", settings] if settings else [])],
             cwd=APP,
             env=env,
             capture_output=True,
@@ -302,6 +305,7 @@ def test_the_example_app_runs_as_it_is_in_flowers_simulation(tmp_path: Path, por
             check=False,
         )
         assert "round 3: {'accuracy'" in done.stdout + done.stderr
+        assert " failed" not in done.stdout + done.stderr, "every node kept what is its own"
     finally:
         end_local_superlink(tmp_path / "home")
 

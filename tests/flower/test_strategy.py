@@ -231,6 +231,8 @@ def test_an_algorithm_that_cannot_be_is_refused_before_anybody_is_waited_for() -
             GroupStrategy(algorithm=name)
     with pytest.raises(CoterieError, match="alpha must be > 0"):
         GroupStrategy(algorithm="feddyn", options={"alpha": -1.0})
+    with pytest.raises(FlowerError, match="algorithm-options must be such as"):
+        server_app.strategy({**RUN, "algorithm": "feddyn", "algorithm-options": "alpha"})
     strategy, grid = GroupStrategy(algorithm="scaffold", trained=["w"]), Grid(0, RUN)
     with pytest.raises(FlowerError, match="trained: 'w' is not in the model"):
         strategy.start(grid, first(), 1)

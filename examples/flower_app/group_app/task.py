@@ -17,6 +17,7 @@ from torch.nn.functional import cross_entropy
 from coterie import Config, make_config
 from coterie.config.factories import divide, load_dataset, local_steps
 from coterie.engine.module import inputs
+from coterie.flower import FlowerError
 from coterie.models import make_model
 
 Arrays = Mapping[str, np.ndarray]
@@ -50,8 +51,14 @@ def settings(run: Mapping[str, Any], num_nodes: int) -> Config:
 
 def algorithm(run: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return which algorithm the app's settings ask for, and its options: 'alpha=0.1 beta=2'."""
-    words = (word.partition("=") for word in str(run["algorithm-options"]).split())
-    return str(run["algorithm"]), {key: json.loads(value) for key, _, value in words}
+    words = [word.partition("=") for word in str(run["algorithm-options"]).split()]
+    try:
+        return str(run["algorithm"]), {key: json.loads(value) for key, _, value in words}
+    except ValueError as error:
+        given = run["algorithm-options"]
+        raise FlowerError(
+            f"algorithm-options must be such as 'alpha=0.1', got {given!r}"
+        ) from error
 
 
 def load(config: Config, node: int | None = None) -> Part:
