@@ -2,7 +2,8 @@
 
 import coterie
 
-config = coterie.make_config({"algorithm": {"name": "fedavg-ic"}, "train": {"lr": 0.5}})
+train = {"lr": 0.5, "measure": ["accuracy", "Delta"]}
+config = coterie.make_config({"algorithm": {"name": "fedavg-ic"}, "train": train})
 for state in coterie.simulate(config):
     row = state.row
     if row.test_accuracy is not None:

@@ -14,7 +14,7 @@ from typing import Any, get_type_hints
 import click
 
 from coterie.cli import main as coterie
-from coterie.config.schema import BOUNDS, words
+from coterie.config.schema import BOUNDS, default_of, words
 from coterie.config.settings import Config
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -46,7 +46,8 @@ def settings_page() -> str:
 
 def _table(prefix: str, settings: list[Field[Any]]) -> list[str]:
     rows = [
-        f"| `{prefix}{f.name}` | `{json.dumps(f.default)}` | {_values(f)} | {f.metadata['about']} |"
+        f"| `{prefix}{f.name}` | `{json.dumps(default_of(f))}` | {_values(f)} | "
+        f"{f.metadata['about']} |"
         for f in settings
     ]
     return ["| setting | default | values | what it is |", "| --- | --- | --- | --- |", *rows]

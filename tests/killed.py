@@ -27,7 +27,10 @@ TOUCHING = ("open", "os.rename", "os.remove", "os.truncate", "os.mkdir", "shutil
 
 
 def config(steps: int) -> Config:
-    """10 nodes in 3 groups that are planned anew every other round; a step takes milliseconds."""
+    """10 nodes in 3 groups that are planned anew every other round; a step takes milliseconds.
+
+    Nodes are scored one by one, and groups after their means.
+    """
     return make_config(
         {
             "data": {"sample": 0.1},
@@ -39,7 +42,12 @@ def config(steps: int) -> Config:
                 "tau2": 2,
                 "regroup_every": 2,
             },
-            "train": {"steps": steps, "lr": 0.1},
+            "train": {
+                "steps": steps,
+                "lr": 0.1,
+                "measure": ["accuracy", "nodes", "Delta/2"],
+                "measure_groups": True,
+            },
         }
     )
 

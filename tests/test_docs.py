@@ -17,7 +17,7 @@ from pages import DOCS, PAGES, PRINTED, README, ROOT, Block, blocks, named, pros
 
 WIDEST = 120
 ALL = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
-FIELDS = {"test_loss", "test_accuracy"}
+FIELDS = {"test_examples", "test_loss", "test_accuracy"}
 # Commands of the README that other tests run, by how they begin.
 ELSEWHERE = {"make test": ".ci/run"}
 MY = """

@@ -2,6 +2,7 @@ import json
 import shlex
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -9,6 +10,7 @@ from click.testing import CliRunner, Result
 from coterie.cli import main
 from coterie.render.page import page_data
 from coterie.runs.record import find_runs
+from made_runs import made_run, write_run
 
 SMALL = ["--set", "partition.num_nodes=20", "--set", "train.steps=5"]
 
@@ -261,3 +263,55 @@ def test_lists_name_everything() -> None:
     said = coterie("list").output
     for word in ("fedavg-ic", "mnist-f-mini", "2nn", "jellyfish", "Dqh", "reference", "train.lr"):
         assert word in said
+
+
+@pytest.fixture(scope="module")
+def rated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Plain FedAvg and SCAFFOLD with two learning rates and two seeds, the higher one better."""
+    folder = tmp_path_factory.mktemp("rated")
+    for scaffold in (False, True):
+        for lr, end in ((0.1, 0.5), (0.5, 0.7)):
+            for seed in (0, 1):
+                wanted: dict[str, dict[str, Any]] = {
+                    "optimizer": {"scaffold": scaffold},
+                    "train": {"lr": lr},
+                }
+                accuracies = (0.1, end + 0.02 * seed)
+                at = folder / f"{scaffold}-{lr}-{seed}"
+                write_run(made_run(at, "fedavg", seed, accuracies, settings=wanted))
+    return folder
+
+
+def test_lines_baseline_best_and_score_are_chosen_on_the_command_line(rated: Path) -> None:
+    chosen = ["--best", "train.lr", "--baseline", "fedavg (scaffold)", "--score", "mean:2"]
+    (block,) = json.loads(coterie("compare", str(rated), *chosen, "--json").output)
+    assert (block["baseline"], block["score"]) == ("fedavg (scaffold)", "mean:2")
+    for line, name in zip(block["lines"], ("fedavg", "fedavg (scaffold)"), strict=True):
+        assert (line["algorithm"], line["best"]) == (name, {"train.lr": 0.5})
+        assert line["accuracy"] == pytest.approx(0.405)
+        assert line["target_s_sd"] == line["speed_up_sd"] == 0
+    said = coterie("compare", str(rated), *chosen).output
+    assert "fedavg (scaffold)  0.5 40.5 ± 0.7" in said
+    blocks = json.loads(coterie("compare", str(rated), "--lines", "train.lr", "--json").output)
+    assert [[line["algorithm"] for line in block["lines"]] for block in blocks] == [
+        ["lr = 0.1", "lr = 0.5"]
+    ] * 2
+
+
+@pytest.mark.parametrize("command", ["compare", "figures", "report", "watch"])
+def test_a_line_that_is_not_there_is_one_line_in_every_command(
+    rated: Path, tmp_path: Path, command: str
+) -> None:
+    out = ["-o", str(tmp_path / "out")] if command in ("figures", "report") else []
+    done = coterie(command, str(rated), *out, "--baseline", "fedavg (scafold)")
+    assert done.exit_code == 2
+    assert done.output.splitlines() == [
+        "coterie: --baseline: no line is called 'fedavg (scafold)'; "
+        "did you mean 'fedavg (scaffold)'?"
+    ]
+
+
+def test_the_help_of_the_comparison_teaches_by_examples() -> None:
+    said = coterie("compare", "--help").output
+    for example in ("--best train.lr", "--baseline hierfavg", "--score mean:5"):
+        assert f"coterie compare runs/my {example} " in said

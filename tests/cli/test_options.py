@@ -25,7 +25,13 @@ def having(option: str) -> dict[str, click.Option]:
     }
 
 
-@pytest.mark.parametrize(("option", "least"), [("--target", 5), ("--jobs", 4), ("--only", 2)])
+@pytest.mark.parametrize(
+    ("option", "least"),
+    [
+        *(("--target", 5), ("--jobs", 4), ("--only", 2)),
+        *((option, 4) for option in ("--lines", "--baseline", "--best", "--score")),
+    ],
+)
 def test_what_means_the_same_everywhere_is_said_in_the_same_words(option: str, least: int) -> None:
     found = having(option)
     assert len(found) >= least

@@ -4,9 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from coterie.config.files import expand, load_experiment, make_config, settings, to_toml
+from coterie.config.files import (
+    expand,
+    flat,
+    load_experiment,
+    make_config,
+    settings,
+    to_identity,
+    to_toml,
+)
 from coterie.config.settings import Config
 from coterie.core.errors import ConfigError, CoterieError
+from coterie.runs.sweep.jobs import plan_jobs
 
 EXPERIMENTS = sorted((Path(__file__).parents[2] / "experiments").glob("*.toml"))
 
@@ -42,6 +51,12 @@ EXPERIMENTS = sorted((Path(__file__).parents[2] / "experiments").glob("*.toml"))
         ("train.batch_size=0", "train.batch_size must be >= 1, got 0"),
         ("train.batch_size=big", "train.batch_size must be a whole number or 'auto' or 'full'"),
         ("train.device=gpu", "unknown train.device 'gpu'"),
+        ("train.measure=acuracy", "unknown train.measure 'acuracy'; did you mean 'accuracy'?"),
+        ("train.measure=loss/0", "follows loss/ must be a whole number >= 1, got '0'; loss/10 is"),
+        ("train.measure=loss/often", "follows loss/ must be a whole number >= 1, got 'often'"),
+        ("train.measure=loss,loss/10", "train.measure has 'loss' twice; leave one out"),
+        ("train.measure=[1]", "train.measure must be a list of strings, got [1]"),
+        ("train.measure=3", "train.measure must be a list of strings, got 3"),
         ("partition.kind=Dht", "did you mean 'Dth'?"),
         ("partition.kind=dirichlett", "did you mean 'dirichlet'"),
         ("partition.num_edges=200", "num_edges must be <= num_nodes, got 200 edges for 100 nodes"),
@@ -92,6 +107,32 @@ def test_a_sweep_is_every_combination_and_an_override_fixes_its_key() -> None:
         expand({"sweep": {"seed": 3}})
     with pytest.raises(ConfigError, match="'sweep' is a section"):
         expand({"sweep": 3})
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        'train.measure=["accuracy","Delta/2"]',
+        "train.measure=accuracy,Delta/2",
+        "train.measure= accuracy/1 , Delta / 2",
+    ],
+)
+def test_a_list_of_words_is_written_as_toml_or_between_commas(override: str) -> None:
+    (config,) = expand({}, [override])
+    assert config.train.measure == ("accuracy", "Delta/2")
+    assert make_config(tomllib.loads(to_toml(config))) == config
+    assert flat(config)["train.measure"] == "accuracy,Delta/2"
+
+
+def test_a_sweep_may_list_lists() -> None:
+    lists = [["accuracy"], ["accuracy", "Delta"]]
+    found = expand({"sweep": {"train.measure": lists, "seed": [0, 1]}})
+    assert [list(config.train.measure) for config in found] == [lists[0]] * 2 + [lists[1]] * 2
+    found = expand({"sweep": {"train.measure": ["accuracy", "loss,Delta"]}})
+    assert [config.train.measure for config in found] == [("accuracy",), ("loss", "Delta")]
+    labels = [job.label for job in plan_jobs(found, Path("r"))]
+    assert labels == ["measureaccuracy", "measureloss,Delta"]
+    assert len(expand({"sweep": {"train.measure": lists}}, ["train.measure=loss"])) == 1
 
 
 def test_settings_of_a_sweep_may_go_together() -> None:
@@ -245,3 +286,33 @@ def test_cores_left_over_by_runs_side_by_side_train_inside_each() -> None:
 def test_a_config_is_a_mapping_by_name(content: object) -> None:
     with pytest.raises(ConfigError, match="a config must be a mapping of settings by name, got"):
         make_config(content)  # type: ignore[arg-type]
+
+
+def test_a_label_goes_with_the_settings_of_a_sweeps_table() -> None:
+    tables = [
+        {"name": "fedavg", "label": "FedAvg"},
+        {"name": "fedavg", "label": "FedProx", "optimizer": {"fedprox": 0.1}},
+    ]
+    runs = expand({"sweep": {"seed": [0, 1], "algorithm": tables}})
+    assert [(c.label, c.optimizer.fedprox) for c in runs] == [("FedAvg", 0.0), ("FedProx", 0.1)] * 2
+
+
+def test_a_label_is_no_part_of_what_a_run_is() -> None:
+    plain, named = make_config({}), make_config({"label": "mine"})
+    assert to_identity(plain) == to_identity(named)
+    assert plain == named
+    assert make_config(tomllib.loads(to_toml(named))).label == "mine"
+    tables = [{"name": "fedavg", "label": label} for label in "ab"]
+    assert [c.label for c in expand({"sweep": {"algorithm": tables}})] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ({"label": "two\nlines"}, r"label must be on one line, .*, got 'two\\nlines'"),
+        ({"sweep": {"label": ["a", "b"]}}, r"sweep.'label': a label changes no result"),
+    ],
+)
+def test_a_label_that_cannot_name_a_line_is_refused(content: dict[str, object], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        expand(content)

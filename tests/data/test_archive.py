@@ -235,6 +235,20 @@ def test_a_tar_member_that_is_no_plain_file_is_refused(tmp_path: Path, kind: byt
     refuses(tmp_path, content, "'odd' must be a plain file or a folder")
 
 
+@zip_and_tar
+def test_what_the_data_filter_refuses_is_refused(
+    tmp_path: Path, pack: Pack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def filtered(info: tarfile.TarInfo, into: Path) -> tarfile.TarInfo:
+        if info.name == "a/odd":
+            raise tarfile.TarError("odd is outside")
+        return info
+
+    monkeypatch.setattr(archive, "DATA_FILTER", filtered)
+    content = pack([("fine", b"1"), ("./a//odd", b"2")])
+    refuses(tmp_path, content, r"cannot be unpacked at or after 'a/odd' \(odd is outside\)")
+
+
 @pytest.mark.parametrize("mode", [stat.S_IFLNK, stat.S_IFIFO, stat.S_IFCHR, stat.S_IFSOCK])
 def test_a_zip_member_that_is_no_plain_file_is_refused(tmp_path: Path, mode: int) -> None:
     raw = io.BytesIO()

@@ -385,10 +385,10 @@ def test_what_a_stopped_command_left_out_is_made_by_the_next(
 
     d, secret, stop_at = deployment(tmp_path, hosts=HOSTS), certificates._write_secret, ""
 
-    def stops(path: Path, content: bytes) -> None:
+    def stops(path: Path, *content: Any) -> None:
         if path.name == stop_at:
             raise KeyboardInterrupt
-        secret(path, content)
+        secret(path, *content)
 
     monkeypatch.setattr(certificates, "_write_secret", stops)
     for name in ("edge-1", "node-3", "coordinator.key", "edge-1.key"):

@@ -39,7 +39,8 @@ def test_the_mean_comes_back_the_way_the_models_went() -> None:
     z = np.random.default_rng(0).permutation(100) % 5
     servers = np.array([np.flatnonzero(z == k)[0] for k in range(5)])
     via = collectors(top, PAPER_EDGES, z, servers)
-    up, down = gather(z, servers, 10, via), scatter(z, servers, 10, via)
+    up = gather(z, servers, 10, via)
+    down = scatter(up)
     for a, b in zip(up, reversed(down), strict=True):
         assert pairs(a) == {(i, j) for j, i in pairs(b)}
 

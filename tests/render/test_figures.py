@@ -14,9 +14,10 @@ from typing import Any
 import matplotlib as mpl
 import pytest
 
-from coterie.analysis.compare import compare, lines_of, targets_of
+from coterie.analysis.compare import compare, targets_of
 from coterie.analysis.curves import curve
-from coterie.analysis.palette import COLOURS, look_numbers
+from coterie.analysis.lines import lines_of, read_view
+from coterie.analysis.palette import COLOURS, PLACED, look_numbers
 from coterie.config.files import expand
 from coterie.render.figures import FORMATS, draw_figures
 from coterie.render.figures.curves import CURVES
@@ -25,7 +26,6 @@ from coterie.render.figures.style import DASHES, MARKERS, looks, save, short, st
 from coterie.runs.execute import execute
 from coterie.runs.record import RecordedRun, find_runs
 from coterie.runs.sweep import plan_jobs
-from coterie.simulation.algorithms import ALGORITHMS
 from resuming import coterie
 
 SWEEP = {
@@ -190,16 +190,16 @@ def test_no_look_is_given_twice_and_neighbours_differ_in_everything() -> None:
 
 
 def test_an_algorithm_looks_the_same_whatever_else_is_drawn() -> None:
-    every = look_numbers(ALGORITHMS)
-    assert every == {name: at for at, name in enumerate(ALGORITHMS)}
-    for name in ALGORITHMS:
+    every = look_numbers(PLACED)
+    assert every == {name: at for at, name in enumerate(PLACED)}
+    for name in PLACED:
         assert look_numbers([f"{name} (reference)", name])[name] == every[name]
         assert look_numbers([f"{name} (reference)"]) == {f"{name} (reference)": every[name]}
     assert look_numbers(["fedavg-ic (b)", "fedavg-ic (a)"]) == {
         "fedavg-ic (a)": every["fedavg-ic"],
         "fedavg-ic (b)": 6,
     }
-    likely = looks([*ALGORITHMS, "fedavg-ic (auto)", "fedavg-ic (reference)"]).values()
+    likely = looks([*PLACED, "fedavg-ic (auto)", "fedavg-ic (reference)"]).values()
     for part in ("colour", "dashes", "marker"):
         assert len({getattr(look, part) for look in likely}) == len(likely)
     ways = [f"fedavg-ic ({way})" for way in "abcdefghij"]
@@ -330,3 +330,26 @@ def unpacked(pdf: bytes) -> bytes:
         except zlib.error:
             continue
     return b"".join(out)
+
+
+def test_legends_and_tables_have_the_names_baseline_and_best_that_were_chosen(
+    runs: list[RecordedRun],
+) -> None:
+    slow = [with_setting(run, "train", lr=0.01) for run in runs]
+    worse = [replace(run, summary={**run.summary, "val_accuracy": 0.0}) for run in slow]
+    named = [
+        replace(run, config={**run.config, "label": run.config["algorithm"]["name"].upper()})
+        for run in [*runs, *worse]
+    ]
+    view = read_view(best="train.lr", baseline="HIERFAVG", score="best")
+    files = draw_figures(named, suffix="svg", view=view)
+    assert {"FEDAVG", "HIERFAVG", "FEDAVG-IC"} <= set(svg_text(files["loss.svg"]))
+    said = "simulated seconds to HIERFAVG's best accuracy"
+    assert said in svg_text(files["time-to-target.svg"])
+    lines = list(csv.DictReader(io.StringIO(files["comparison.csv"].decode())))
+    rates = {run.config["train"]["lr"] for run in runs}
+    assert {float(line["best.train.lr"]) for line in lines} == rates
+    assert {(line["baseline"], line["score"]) for line in lines} == {("HIERFAVG", "best")}
+    head, units = files["comparison.tex"].decode().splitlines()[3:5]
+    assert head.startswith(" & best & best accuracy & time")
+    assert units.startswith(r" & lr & \% & s")

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from coterie.analysis.compare import compare
 from coterie.analysis.curves import Column, thin
+from coterie.analysis.lines import read_view
 from coterie.cli import main
 from coterie.render.page import page_data, render, write_picture, write_report
 from coterie.render.page.curve_data import bound
@@ -299,3 +300,33 @@ def test_help_teaches_what_is_on_the_page() -> None:
     said = CliRunner().invoke(main, ["report", "--help"]).output
     for words in ("coterie report runs/demo", "needs no network", "never averaged", "left out"):
         assert words in said
+
+
+def test_an_upper_bound_is_not_called_first_at_the_target() -> None:
+    times = {"fedavg": 2.0, "hierfavg": 1.0, "centralized": 0.1}
+    runs = [made_run(HERE / name, name, step_s=step_s) for name, step_s in times.items()]
+    (block,) = page_data(runs)["blocks"]
+    assert block["lines"][block["first"]]["label"] == "hierfavg"
+    (alone,) = page_data([runs[-1]])["blocks"]
+    assert alone["first"] is None
+
+
+def test_the_page_has_the_lines_baseline_and_best_that_were_chosen() -> None:
+    runs = [
+        made_run(HERE / f"{name}-{lr}", name, accuracies=(0.1, end), settings={"train": {"lr": lr}})
+        for name in ("fedavg", "hierfavg")
+        for lr, end in ((0.1, 0.5), (0.2, 0.7))
+    ]
+    data = page_data(runs, view=read_view(best="train.lr", baseline="hierfavg"))
+    (block,) = data["blocks"]
+    assert data["columns"][:3] == ["algorithm", "best lr", "accuracy %"]
+    assert [line["cells"][:3] for line in block["lines"]] == [
+        ["fedavg", "0.2", "70.0"],
+        ["hierfavg", "0.2", "70.0"],
+    ]
+    assert "target: hierfavg's final accuracy" in block["footing"]
+    assert [run["label"] for run in data["runs"]] == ["fedavg", "fedavg", "hierfavg", "hierfavg"]
+    by_rate = page_data(runs, view=read_view("train.lr"))["blocks"]
+    assert [[line["label"] for line in each["lines"]] for each in by_rate] == [
+        ["lr = 0.1", "lr = 0.2"]
+    ] * 2

@@ -3,6 +3,7 @@
 import json
 import signal
 import time
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -13,10 +14,12 @@ import pytest
 from click.testing import CliRunner
 
 import held
+from coterie.analysis.lines import read_view
 from coterie.cli import main
+from coterie.core.errors import ConfigError
 from coterie.render.page import page_data
 from coterie.render.watch import Live
-from coterie.runs.record import find_runs
+from coterie.runs.record import RecordedRun, find_runs
 from made_runs import made_run, write_run
 from resuming import PATIENCE_S, n_rows, start, sweep, wait_for
 from watched import data_of, ended, planned, rising, shifted, statuses, under_way, watching
@@ -214,7 +217,7 @@ def test_only_what_has_changed_is_read_and_made_again(tmp_path: Path) -> None:
     assert len({answer.tag for answer in answers}) == 3
     again = {name for name, each in seen[2].items() if each is not seen[1][name]}
     assert again == {growing.folder}
-    assert len(live._kept._before) == 19 + 2  # curves, and networks of first seeds
+    assert len(live._kept._before) == 2 * 19 + 2  # curves, nodes, networks
     assert sum(r["t"] for r in json.loads(answers[3].body)["runs"]) == 72 * 39 + 29
 
 
@@ -313,3 +316,35 @@ def test_a_folder_that_vanishes_is_waited_for(tmp_path: Path) -> None:
     assert len(told(live)["runs"]) == 1
     folder.parent.rename(tmp_path / "elsewhere")
     assert told(live)["runs"] == []
+
+
+def at_rate(folder: Path, lr: float, best: float) -> RecordedRun:
+    run = made_run(folder, accuracies=[0.1, best], settings={"train": {"lr": lr, "steps": 1}})
+    return replace(run, config={**run.config, "label": "mine"})
+
+
+def test_the_watched_page_shows_the_best_of_the_complete_runs(tmp_path: Path) -> None:
+    low, high = at_rate(tmp_path / "low", 0.1, 0.5), at_rate(tmp_path / "high", 0.5, 0.7)
+    planned(tmp_path, low, high)
+    under_way(high, 1)
+    live = Live(tmp_path, None, read_view(best="train.lr"))
+    live.check()
+    assert told(live)["page"]["blocks"] == []
+    write_run(low)
+    assert lines_of(told(live))["mine"]["cells"][:2] == ["mine", "0.1"]
+    ended(high)
+    assert lines_of(told(live))["mine"]["cells"][:2] == ["mine", "0.5"]
+
+
+def test_a_baseline_that_is_not_there_is_refused_at_once_and_later_only_told(
+    tmp_path: Path,
+) -> None:
+    live = Live(tmp_path, None, read_view(baseline="yours"))
+    live.check()  # nothing is known yet
+    write_run(at_rate(tmp_path / "a", 0.1, 0.5))
+    late = Live(tmp_path, None, read_view(baseline="yours"))
+    with pytest.raises(ConfigError, match="no line is called 'yours'"):
+        late.check()
+    (problem,) = told(late)["page"]["left_out"]
+    assert problem.startswith("not shown as asked for: --baseline: no line is called 'yours'")
+    assert set(lines_of(told(late))) == {"mine"}

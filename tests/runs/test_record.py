@@ -310,7 +310,7 @@ def test_another_grouping_is_a_line_of_its_own_beside_the_same_fedavg(
 def test_an_unreached_target_is_a_dash(runs: list[RecordedRun]) -> None:
     (block,) = compare(runs, target=1.0)
     assert block.lines[0].target_s is None
-    assert cells(block.lines[0])[3:5] == ["-", "-"]
+    assert cells(block.lines)[0][3:5] == ["-", "-"]
 
 
 def test_of_two_that_begin_in_one_folder_the_second_leaves_it_as_it_is(tmp_path: Path) -> None:

@@ -226,3 +226,10 @@ def test_a_sweep_none_of_which_can_begin_leaves_nothing(tmp_path: Path) -> None:
     done = coterie("run", file, "--jobs", 1, "--out", out, "--set", "model.name=nowhere:make")
     assert done.exit_code == 2
     assert not out.exists()
+
+
+def test_a_run_goes_on_under_another_label(tmp_path: Path) -> None:
+    stopped_at(6, tiny(), tmp_path / "a")
+    execute(tiny(), tmp_path / "b")
+    execute(replace(tiny(), label="mine"), tmp_path / "a", resume=True)
+    assert outcome(tmp_path / "a") == outcome(tmp_path / "b")

@@ -140,3 +140,9 @@ def test_the_command_times_folders_of_runs(tmp_path: Path) -> None:
     assert "say what is to be different, such as --set network.link_mbytes_per_s=10" in (
         nothing.output
     )
+
+
+def test_runs_may_be_called_otherwise_by_another_clock(tmp_path: Path) -> None:
+    run = ran(tmp_path)
+    made = retime(run, ["network.link_mbytes_per_s=10", "label=slow"])
+    assert (run.config["label"], made.config["label"]) == ("", "slow")

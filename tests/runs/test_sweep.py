@@ -357,3 +357,29 @@ def test_the_test_part_cannot_choose() -> None:
         selected_by({"sweep": {"select": ["val_accuracy"]}})
     with pytest.raises(ConfigError, match="what is chosen by the test part cannot be tested"):
         expand({"sweep": {"select": "test_accuracy", "seed": [0]}})
+
+
+LABELLED = "[sweep]\nseed = [0, 1]\nalgorithm = [{{name = 'fedavg', label = '{}'}}]\n"
+
+
+def test_a_label_names_no_folder() -> None:
+    tables = [{"name": name, "label": name.upper()} for name in ("fedavg", "hierfavg")]
+    jobs = plan_jobs(expand({"sweep": {"algorithm": tables}}), Path("r"))
+    assert [job.label for job in jobs] == ["fedavg", "hierfavg"]
+
+
+def test_a_sweep_under_other_labels_renames_its_runs_and_runs_none(tmp_path: Path) -> None:
+    file, out = tmp_path / "my.toml", tmp_path / "out"
+    words = ["sweep", file, "--out", out, "--jobs", 1]
+    file.write_text(BASE + LABELLED.format("old"))
+    assert coterie(*words).exit_code == 0
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("rows.jsonl")}
+    file.write_text(BASE + LABELLED.format("new"))
+    again = coterie(*words)
+    assert again.exit_code == 0, again.output
+    assert "2 of 2 runs: complete already" in again.output
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("rows.jsonl")} == before
+    assert [run.config["label"] for run in find_runs([out])[0]] == ["new", "new"]
+    told = json.loads((out / "runs.json").read_text())["runs"]
+    assert [run["config"]["label"] for run in told] == ["new", "new"]
+    assert "\nnew " in again.output

@@ -50,6 +50,7 @@ ODD = [
     ("config.toml", ("train", "lr"), float("nan"), "train.lr must be a number or a text, got nan"),
     ("config.toml", ("train", "lr"), [0.1], "train.lr must be a number or a text, got [0.1]"),
     ("config.toml", ("network",), 3, "config.toml: network must be an object, got 3"),
+    ("config.toml", ("label",), 3, "config.toml: label must be text, got 3"),
     ("config.toml", ("seed",), True, "seed must be a whole number, got True"),
     ("rows.jsonl", (1, "seconds"), 1e999, "rows.jsonl line 2: Number out of range"),
     ("rows.jsonl", (1, "epoch"), None, "rows.jsonl line 2: epoch must be a number, got None"),

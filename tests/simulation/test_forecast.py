@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.analysis.compare import compare, members_of
+from coterie.analysis.compare import compare
+from coterie.analysis.lines import arrange
 from coterie.config.files import make_config
 from coterie.config.prepare import prepare
 from coterie.core.arrays import Floats
@@ -317,7 +318,7 @@ def test_a_run_that_chooses_is_shown_beside_runs_of_several_numbers_of_groups() 
     given = [recorded([(0, 0.1), (1, 0.5)], algorithm={"num_groups": k}) for k in (2, 5)]
     chose = recorded([(0, 0.1), (1, 0.6)], algorithm=AUTO)
     runs = [*given, chose]
-    shown = [members_of(runs, block) for block in compare(runs)]
+    shown = [block.members for block in arrange(runs)]
     assert shown == [[given[0]], [given[1], chose]]
 
 

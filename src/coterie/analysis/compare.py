@@ -1,88 +1,85 @@
-"""Runs side by side: accuracy over seeds, and simulated time to the accuracy FedAvg ends with."""
+"""Runs side by side: accuracy over seeds, and simulated time to the accuracy of a baseline."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from statistics import mean, stdev
 from typing import Any
 
-from coterie.config.settings import AlgorithmConfig
+from coterie.analysis.lines import (
+    ALONE,
+    BASELINE,
+    PLAIN,
+    Arranged,
+    Naming,
+    View,
+    arrange,
+    baseline_of,
+    label,
+    name_of,
+    pooled,
+)
+from coterie.analysis.score import Score, accuracy_of
+from coterie.core.types import Json
 from coterie.runs.record import RecordedRun
-from coterie.simulation.algorithms import ALGORITHMS
-from coterie.simulation.search import Search
 
-BASELINE = "fedavg"
-DEFAULT_GROUPING = Search().method
-OPEN = ("num_groups", "tau1", "tau2")  # what a run may choose itself
-TARGETS = ("target_accuracy", "target_loss", "max_gbytes", "retune")  # and by what
-USUAL = {key: getattr(AlgorithmConfig(), key) for key in (*OPEN, *TARGETS)}
+NAMES = {BASELINE: "FedAvg"}  # as people write them
 
 
 @dataclass(frozen=True)
 class Line:
-    """One algorithm in one setting; means over its seeds, `sd` their standard deviations.
+    """One line of a table; means over its seeds, `sd` their standard deviations.
 
-    Seconds throughout, delays too; `group_sizes` are the first seed's.
+    Seconds throughout, delays too; `group_sizes` are the first seed's. `speed_up` is the ratio of
+    two means, and its `sd` that of the seeds' own ratios.
     """
 
-    algorithm: str
+    algorithm: str  # what the line is called
     seeds: int
     accuracy: float
     accuracy_sd: float | None
     seconds: float
     target_s: float | None  # mean over the seeds that reached the target
     reached: int
-    speed_up: float | None  # over FedAvg, on seeds where both reached it
+    speed_up: float | None  # over the baseline, on seeds where both reached it
     d_local: float
     d_group: float | None
     d_global: float
     Delta: float | None
     delta: float | None
     group_sizes: list[int]  # of the first seed
+    seconds_sd: float | None = None
+    target_s_sd: float | None = None
+    speed_up_sd: float | None = None
+    d_local_sd: float | None = None
+    d_group_sd: float | None = None
+    d_global_sd: float | None = None
+    Delta_sd: float | None = None
+    delta_sd: float | None = None
+    pooled: bool = False  # an upper bound, not a competitor
+    best: dict[str, Any] = field(default_factory=dict)  # settings chosen by the validation part
 
 
 @dataclass(frozen=True)
 class Block:
-    """Runs that differ only in algorithm and seed."""
+    """Runs that differ only in what names their lines, and in the seed."""
 
     setting: dict[str, Any]  # what tells this block from the others
     target: str
     lines: list[Line]
     repeated: int = 0  # runs left out, since another has the same settings and seed
+    baseline: str | None = None  # the line that targets and speed-ups refer to
+    score: str = "last"  # what the accuracy of a run is
+    named_by: tuple[str, ...] = ()  # settings that name lines; none: label or algorithm
 
 
-def compare(runs: Sequence[RecordedRun], target: float | None = None) -> list[Block]:
+def compare(
+    runs: Sequence[RecordedRun], target: float | None = None, view: View = PLAIN
+) -> list[Block]:
     """Make the table of complete runs.
 
-    The target of each seed is FedAvg's final accuracy on it unless one is given.
+    The target of each seed is the baseline's accuracy on it, FedAvg's, unless one is given.
     """
-    settings = [_setting(run) for run in runs]
-    keys = differing(settings)
-    blocks: dict[str, tuple[dict[str, Any], list[RecordedRun]]] = {}
-    for run, setting in zip(runs, settings, strict=True):
-        told = {key: setting.get(key) for key in keys}
-        blocks.setdefault(str(told), (told, []))[1].append(run)
-    return [_block(told, members, target) for told, members in blocks.values()]
-
-
-def differing(tables: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the keys whose values are not the same in all tables.
-
-    >>> differing([{"lr": 0.1, "seed": 0}, {"lr": 0.1, "seed": 1, "tau1": 5}])
-    ['seed', 'tau1']
-    """
-    keys = dict.fromkeys(key for table in tables for key in table)
-    return [key for key in keys if len({str(table.get(key)) for table in tables}) > 1]
-
-
-def members_of(runs: Sequence[RecordedRun], block: Block) -> list[RecordedRun]:
-    """Return the runs of a block, found by the settings that tell it from the others."""
-    told = str(block.setting)
-
-    def mine(run: RecordedRun) -> bool:
-        setting = _setting(run)
-        return str({key: setting.get(key) for key in block.setting}) == told
-
-    return [run for run in runs if mine(run)]
+    return [block_of(each, target, view) for each in arrange(runs, view)]
 
 
 def first_reaching(run: RecordedRun, target: float) -> dict[str, Any] | None:
@@ -97,83 +94,85 @@ def seconds_to(run: RecordedRun, target: float) -> float | None:
     return None if row is None else float(row["seconds"])
 
 
-def label(run: RecordedRun) -> str:
-    """Name a run's line: the algorithm, and its grouping where that is not the default.
+def block_of(arranged: Arranged, target: float | None, view: View = PLAIN) -> Block:
+    """Work out the lines of a block."""
+    baseline = baseline_of(arranged.lines, view)
+    targets = targets_of(arranged.shown, target, view, arranged.naming)
+    base = {run.config["seed"]: run for run in arranged.lines.get(baseline or "", [])}
+    base_s = {seed: seconds_to(run, targets[seed]) for seed, run in base.items() if seed in targets}
+    lines = [
+        _line(name, runs, targets, base_s, view.score, arranged.chosen.get(name, {}))
+        for name, runs in arranged.lines.items()
+    ]
+    said = target_words(target, baseline, view, several=len(lines) > 1)
+    return Block(
+        arranged.setting, said, lines, arranged.repeated, baseline, str(view.score), view.lines
+    )
 
-    A run that is not complete is named so, and is therefore on a line of its own.
+
+def target_words(
+    target: float | None, baseline: str | None, view: View = PLAIN, *, several: bool = False
+) -> str:
+    """Say what the target of a block is.
+
+    >>> target_words(None, "fedavg")
+    "FedAvg's final accuracy, seed by seed"
     """
-    name, status = name_of(run.config), run.summary["status"]
-    return name if status == "complete" else f"{name} ({status})"
+    if target is not None:
+        return f"{target:.1%}"
+    if baseline is None:
+        way_out = "; --baseline names another line" if several else ""
+        return f"none without a {view.baseline or BASELINE} run{way_out}"
+    return f"{accuracy_words(baseline, view.score)}, seed by seed"
 
 
-def name_of(config: dict[str, Any]) -> str:
-    """Name the line of a run of some settings."""
-    algorithm = config["algorithm"]
-    name, grouping = str(algorithm["name"]), algorithm.get("grouping", DEFAULT_GROUPING)
-    grouped = name in ALGORITHMS and ALGORITHMS[name].searched
-    more = [grouping] if grouped and grouping != DEFAULT_GROUPING else []
-    if any(algorithm.get(key) == "auto" for key in OPEN):
-        more += ["auto", *(f"{key} = {value}" for key, value in _told(algorithm).items())]
-    return f"{name} ({', '.join(more)})" if more else name
+def accuracy_words(baseline: str, score: Score) -> str:
+    """Say whose accuracy a target is, and which.
 
-
-def _told(algorithm: dict[str, Any]) -> dict[str, Any]:
-    """Return what a run that chooses was told: what is not open, and targets not as by default."""
-    given = {key: algorithm.get(key, usual) for key, usual in USUAL.items()}
-    return {
-        key: value
-        for key, value in given.items()
-        if value != ("auto" if key in OPEN else USUAL[key])
-    }
-
-
-def _setting(run: RecordedRun) -> dict[str, Any]:
-    """Return a run's settings without what varies inside a block; what it chose, as by default."""
-    table = run.settings
-    if any(table.get(f"algorithm.{key}") == "auto" for key in OPEN):
-        table = {**table, **{f"algorithm.{key}": value for key, value in USUAL.items()}}
-    return {k: v for k, v in table.items() if k not in ("algorithm.name", "algorithm.grouping")}
-
-
-def lines_of(runs: Sequence[RecordedRun]) -> dict[str, list[RecordedRun]]:
-    """Return the runs of every line of a block by seed, in the order of its table.
-
-    Of runs with the same label and seed, which are equal, the first counts.
+    >>> accuracy_words("SCAFFOLD", Score("mean", 5))
+    "SCAFFOLD's accuracy, mean of the last 5 evaluations"
     """
-    found: dict[str, dict[int, RecordedRun]] = {}
-    for run in runs:
-        found.setdefault(label(run), {}).setdefault(run.config["seed"], run)
-    known = list(ALGORITHMS)
-    order = sorted(found, key=lambda name: (known.index(name.split(" ")[0]), name))
-    return {name: [found[name][seed] for seed in sorted(found[name])] for name in order}
+    whose = f"{NAMES.get(baseline, baseline)}'s"
+    if score.kind == "mean":
+        return f"{whose} accuracy, mean of the last {score.count} evaluations"
+    return f"{whose} {'final' if score.kind == 'last' else 'best'} accuracy"
 
 
-def _block(told: dict[str, Any], runs: list[RecordedRun], target: float | None) -> Block:
-    own = lines_of(runs)
-    targets = targets_of(runs, target)
-    base = {run.config["seed"]: run for run in own.get(BASELINE, []) if targets}
-    base_s = {seed: seconds_to(run, targets[seed]) for seed, run in base.items()}
-    lines = [_line(name, members, targets, base_s) for name, members in own.items()]
-    said = "FedAvg's final accuracy, seed by seed" if targets else "none without a fedavg run"
-    repeated = len(runs) - sum(map(len, own.values()))
-    return Block(told, f"{target:.1%}" if target is not None else said, lines, repeated)
+def first_at_target(lines: Sequence[Line]) -> Line | None:
+    """Return who reaches the target soonest; None if nobody does.
+
+    Those that do with all seeds come before others, whose mean may be over the easier seeds. A run
+    on all data in one place is a bound, and does not compete.
+    """
+    timed = [line for line in lines if line.target_s is not None and not line.pooled]
+    most = max((line.seeds for line in lines), default=0)
+    sure = [line for line in timed if line.reached == most]
+    return min(sure or timed, key=lambda line: line.target_s or 0.0, default=None)
 
 
-def targets_of(runs: Sequence[RecordedRun], target: float | None) -> dict[int, float]:
-    """Target accuracy of the seeds of a block; one that FedAvg did not run has the others' mean.
+def targets_of(
+    runs: Sequence[RecordedRun],
+    target: float | None,
+    view: View = PLAIN,
+    naming: Naming = ALONE,
+) -> dict[int, float]:
+    """Target accuracy of the seeds of a block; one that the baseline lacks has the others' mean.
 
-    A seed on which FedAvg has begun and is not complete has none yet.
+    A seed on which the baseline has begun and is not complete has none yet.
     """
     seeds = dict.fromkeys(run.config["seed"] for run in runs)
     if target is not None:
         return dict.fromkeys(seeds, target)
+    names = [name_of(run.config, naming) for run in runs]
+    baseline = baseline_of(names, view)
+    own = [run for run, name in zip(runs, names, strict=True) if name == baseline]
     final: dict[int, float] = {}
-    for run in runs:
-        if label(run) == BASELINE:
-            final.setdefault(run.config["seed"], float(run.summary["test_accuracy"]))
+    for run in own:
+        if label(run, naming) == baseline:
+            final.setdefault(run.config["seed"], accuracy_of(run, view.score))
     if not final:
         return {}
-    begun = {run.config["seed"] for run in runs if name_of(run.config) == BASELINE}
+    begun = {run.config["seed"] for run in own}
     known = [seed for seed in seeds if seed in final or seed not in begun]
     return {seed: final.get(seed, mean(final.values())) for seed in known}
 
@@ -183,37 +182,61 @@ def _line(
     runs: list[RecordedRun],
     targets: dict[int, float],
     base_s: dict[int, float | None],
+    score: Score,
+    best: Json,
 ) -> Line:
-    accuracies = [float(run.summary["test_accuracy"]) for run in runs]
+    accuracies = [accuracy_of(run, score) for run in runs]
     seeds = [run.config["seed"] for run in runs]
     hits = [
         seconds_to(run, targets[seed]) if seed in targets else None
         for run, seed in zip(runs, seeds, strict=True)
     ]
-    reached = [s for s in hits if s is not None]
     pairs = [
         (b, s)
         for seed, s in zip(seeds, hits, strict=True)
         if s and (b := base_s.get(seed)) is not None
     ]
+    of = {
+        key: [run.summary[key] for run in runs]
+        for key in ("seconds", "d_local", "d_group", "d_global", "Delta", "delta")
+    }
     return Line(
         algorithm=name,
         seeds=len(runs),
         accuracy=mean(accuracies),
-        accuracy_sd=stdev(accuracies) if len(runs) > 1 else None,
-        seconds=mean(run.summary["seconds"] for run in runs),
-        target_s=mean(reached) if reached else None,
-        reached=len(reached),
+        accuracy_sd=_sd_or_none(accuracies),
+        seconds=mean(of["seconds"]),
+        seconds_sd=_sd_or_none(of["seconds"]),
+        target_s=_mean_or_none(hits),
+        target_s_sd=_sd_or_none(hits),
+        reached=sum(s is not None for s in hits),
         speed_up=mean(b for b, _ in pairs) / mean(s for _, s in pairs) if pairs else None,
-        d_local=mean(run.summary["d_local"] for run in runs),
-        d_group=_mean_or_none([run.summary["d_group"] for run in runs]),
-        d_global=mean(run.summary["d_global"] for run in runs),
-        Delta=_mean_or_none([run.summary["Delta"] for run in runs]),
-        delta=_mean_or_none([run.summary["delta"] for run in runs]),
+        speed_up_sd=_sd_or_none([b / s for b, s in pairs]),
+        d_local=mean(of["d_local"]),
+        d_local_sd=_sd_or_none(of["d_local"]),
+        d_group=_mean_or_none(of["d_group"]),
+        d_group_sd=_sd_or_none(of["d_group"]),
+        d_global=mean(of["d_global"]),
+        d_global_sd=_sd_or_none(of["d_global"]),
+        Delta=_mean_or_none(of["Delta"]),
+        Delta_sd=_sd_or_none(of["Delta"]),
+        delta=_mean_or_none(of["delta"]),
+        delta_sd=_sd_or_none(of["delta"]),
         group_sizes=sorted(runs[0].summary["group_sizes"], reverse=True),
+        pooled=all(map(pooled, runs)),
+        best=best,
     )
 
 
-def _mean_or_none(values: list[float | None]) -> float | None:
-    known = [v for v in values if v is not None]
+def _known(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
+
+
+def _mean_or_none(values: Iterable[float | None]) -> float | None:
+    known = _known(values)
     return mean(known) if known else None
+
+
+def _sd_or_none(values: Iterable[float | None]) -> float | None:
+    known = _known(values)
+    return stdev(known) if len(known) > 1 else None

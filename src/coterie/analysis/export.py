@@ -9,8 +9,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from coterie.analysis.compare import Block, differing
+from coterie.analysis.compare import Block, Line
 from coterie.analysis.format import sizes
+from coterie.analysis.lines import differing
 from coterie.core.errors import RecordError
 from coterie.core.parquet import check_parquet, parquet_bytes
 from coterie.core.types import Progress
@@ -39,14 +40,26 @@ def summary_table(runs: Sequence[RecordedRun]) -> Table:
 
 
 def comparison_table(blocks: Sequence[Block]) -> Table:
-    """Put the comparison's lines under each other: settings of the block, target, the line."""
+    """Put the comparison's lines under each other: settings and target of the block, the line."""
     return _table(
         [
-            {**block.setting, "target": block.target, **flat(asdict(line))}
+            {
+                **block.setting,
+                "target": block.target,
+                "baseline": block.baseline,
+                "score": block.score,
+                **_line(line),
+            }
             for block in blocks
             for line in block.lines
         ]
     )
+
+
+def _line(line: Line) -> dict[str, Any]:
+    told = asdict(line)
+    best = {f"best.{key}": value for key, value in told.pop("best").items()}
+    return {**flat(told), **best}
 
 
 def flat(content: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,41 +1,122 @@
 """The comparison as text: one place that decides how its figures are written."""
 
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
 from coterie.analysis.compare import Block, Line
 
-COLUMNS = (
-    "algorithm",
-    "accuracy\n%",
-    "sim\ns",
-    "s to\ntarget",
-    "speed\nup",
-    "d_local\nms",
-    "d_group\nms",
-    "d_global\nms",
-    "Delta",
-    "group\nsizes",
-)  # broken where a narrow terminal needs it
+MOST_MORE = 1  # decimals for the least of a column, beyond what three digits of the most need
+TINY = 1e-6  # what is smaller is written as 0
 
 
-def cells(line: Line) -> list[str]:
-    """Write one line of the table."""
-    accuracy = f"{100 * line.accuracy:.1f}"
-    if line.accuracy_sd is not None:
-        accuracy += f" ± {100 * line.accuracy_sd:.1f}"
-    target = number(line.target_s)
-    if line.target_s is not None and line.reached < line.seeds:
-        target += f" ({line.reached}/{line.seeds})"
+@dataclass(frozen=True)
+class Column:
+    """A column of figures: what it is called, the field of a line, and how it is written.
+
+    `decimals` are chosen by what a column holds if not given. Names are broken where a narrow
+    terminal needs it.
+    """
+
+    name: str
+    key: str
+    unit: float = 1.0
+    decimals: int | None = None
+    sign: str = ""
+
+
+_MS = partial(Column, unit=1e3)
+FIGURES = (
+    Column("accuracy\n%", "accuracy", 100.0, 1),
+    Column("sim\ns", "seconds"),
+    Column("s to\ntarget", "target_s"),
+    Column("speed\nup", "speed_up", 1.0, 2, "x"),
+    _MS("d_local\nms", "d_local"),
+    _MS("d_group\nms", "d_group"),
+    _MS("d_global\nms", "d_global"),
+    Column("Delta", "Delta"),
+)
+
+
+def columns(blocks: Sequence[Block]) -> list[str]:
+    """Name the columns of the tables of some blocks, which have the same ones.
+
+    >>> columns([Block({}, "", [], score="mean:5")])[:3]
+    ['algorithm', 'accuracy %\\nlast 5', 'sim\\ns']
+    """
+    first = blocks[0] if blocks else Block({}, "", [])
+    accuracy, *figures = (column.name for column in FIGURES)
+    if first.score != "last":
+        count = first.score.partition(":")[2]
+        accuracy = f"accuracy %\nlast {count}" if count else "accuracy %\nbest"
+    best = [f"best\n{_word(key)}" for key in chosen_keys(blocks)]
+    return ["line" if first.named_by else "algorithm", *best, accuracy, *figures, "group\nsizes"]
+
+
+def chosen_keys(blocks: Sequence[Block]) -> list[str]:
+    """Return the settings of which lines show their best value."""
+    return list(dict.fromkeys(key for block in blocks for line in block.lines for key in line.best))
+
+
+def cells(lines: Sequence[Line]) -> list[list[str]]:
+    """Write the lines of a table; a column has as many decimals in all of them."""
+    figures = [_figures(lines, column) for column in FIGURES]
+    keys = list(dict.fromkeys(key for line in lines for key in line.best))
     return [
-        line.algorithm,
-        accuracy,
-        number(line.seconds),
-        target,
-        f"{line.speed_up:.2f}x" if line.speed_up is not None else "-",
-        number(line.d_local, 1e3),
-        number(line.d_group, 1e3),
-        number(line.d_global, 1e3),
-        number(line.Delta),
-        sizes(line.group_sizes),
+        [
+            line.algorithm,
+            *(str(line.best.get(key, "-")) for key in keys),
+            *(column[at] for column in figures),
+            sizes(line.group_sizes),
+        ]
+        for at, line in enumerate(lines)
     ]
+
+
+def _figures(lines: Sequence[Line], column: Column) -> list[str]:
+    """Write one column, with deviations where one of them is to be seen at its decimals."""
+    means = [_scaled(getattr(line, column.key), column) for line in lines]
+    deviations = [_scaled(getattr(line, f"{column.key}_sd"), column) for line in lines]
+    places = column.decimals if column.decimals is not None else decimals(means)
+    seen = column.key == "accuracy" or any(
+        sd is not None and round(sd, places) > 0 for sd in deviations
+    )
+    written = []
+    for line, value, sd in zip(lines, means, deviations, strict=True):
+        if value is None:
+            written.append("-")
+            continue
+        text = f"{value:.{places}f}"
+        if seen and sd is not None:
+            text += f" ± {sd:.{places}f}"
+        share = f" ({line.reached}/{line.seeds})" if line.reached < line.seeds else ""
+        written.append(text + column.sign + (share if column.key == "target_s" else ""))
+    return written
+
+
+def _scaled(value: float | None, column: Column) -> float | None:
+    if value is None:
+        return None
+    return 0.0 if abs(value * column.unit) < TINY else value * column.unit
+
+
+def decimals(values: Sequence[float | None]) -> int:
+    """Choose the decimals of a column: three digits of its most, and of its least if one more does.
+
+    >>> decimals([1234.5, 12.0]), decimals([3.74, 0.997]), decimals([97.6, 0.05]), decimals([0.0])
+    (1, 3, 2, 0)
+    """
+    known = [abs(value) for value in values if value]
+    if not known:
+        return 0
+    most, least = (math.floor(math.log10(f(known))) for f in (max, min))
+    enough = max(0, 2 - most)
+    return min(max(enough, 2 - least), enough + MOST_MORE)
+
+
+def _word(key: str) -> str:
+    return key.rpartition(".")[2]
 
 
 def footing(block: Block) -> str:
@@ -46,11 +127,21 @@ def footing(block: Block) -> str:
     >>> footing(Block({}, "80.0%", [], repeated=2))
     'target: 80.0%; 2 runs repeat others with the same settings and seed: counted once'
     """
+    said = [f"target: {block.target}"]
     seeds = max((line.seeds for line in block.lines), default=1)
-    over = f"; {seeds} seeds, mean ± SD, group sizes of the first" if seeds > 1 else ""
-    repeat = "run repeats another" if block.repeated == 1 else "runs repeat others"
-    said = f"; {block.repeated} {repeat} with the same settings and seed: counted once"
-    return f"target: {block.target}{over}{said if block.repeated else ''}"
+    if seeds > 1:
+        said.append(f"{seeds} seeds, mean ± SD, group sizes of the first")
+    said += [
+        f"{_word(key)}: best of every line by the validation part" for key in chosen_keys([block])
+    ]
+    if block.score != "last":
+        count = block.score.partition(":")[2]
+        what = f"mean of the last {count} evaluations" if count else "best evaluation"
+        said.append(f"accuracy: {what} of each run")
+    if block.repeated:
+        repeat = "run repeats another" if block.repeated == 1 else "runs repeat others"
+        said.append(f"{block.repeated} {repeat} with the same settings and seed: counted once")
+    return "; ".join(said)
 
 
 def heading(block: Block) -> str:

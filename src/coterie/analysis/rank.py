@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from statistics import mean, stdev
 from typing import Any
 
-from coterie.analysis.compare import differing
-from coterie.config.files import SELECT, WHERE
+from coterie.analysis.lines import differing
+from coterie.config.files import SELECT, decides
 from coterie.core.errors import RecordError
 from coterie.runs.record import RecordedRun
 
@@ -43,8 +43,8 @@ def rank(
 
 
 def _tells(key: str) -> bool:
-    """Whether a setting can tell candidates apart: neither the seed, nor where runs ran."""
-    return key != "seed" and not key.startswith(f"{WHERE}.")
+    """Whether a setting can tell candidates apart: neither the seed, nor what decides nothing."""
+    return key != "seed" and decides(key)
 
 
 def _value(run: RecordedRun, select: str) -> float:

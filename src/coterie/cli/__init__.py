@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from shlex import quote
+from typing import TYPE_CHECKING
 
 import click
 
@@ -22,7 +23,7 @@ from coterie.cli.options import (
     out_option,
     runs_argument,
     set_option,
-    target_option,
+    view_options,
 )
 from coterie.cli.plan import plan
 from coterie.cli.reports import report
@@ -33,6 +34,9 @@ from coterie.cli.tables import find_complete, print_blocks
 from coterie.cli.track import targets_of, track, track_option
 from coterie.cli.watch import watch
 from coterie.core.errors import CoterieError, did_you_mean
+
+if TYPE_CHECKING:
+    from coterie.analysis.lines import View
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -147,22 +151,37 @@ def run(
 
 @main.command()
 @runs_argument
-@target_option
+@view_options
 @json_option()
-def compare(runs: tuple[Path, ...], target: float | None, as_json: bool) -> None:
-    """Print runs side by side: final accuracy, time to a target, delays, Delta, group sizes.
+def compare(runs: tuple[Path, ...], target: float | None, view: "View", as_json: bool) -> None:
+    """Print runs side by side: accuracy, time to a target, delays, Delta, group sizes.
+
+    \b
+    coterie compare runs/my                          lines by label, else by algorithm
+    coterie compare runs/my --target 0.8             time to 80% instead of FedAvg's final
+    coterie compare runs/my --best train.lr          each line at its best learning rate
+    coterie compare runs/my --baseline hierfavg      target and speed-ups by another line
+    coterie compare runs/my --score mean:5           accuracy: mean of the last 5 evaluations
+    coterie compare runs/my --lines algorithm.name,algorithm.tau1
 
     RUNS are run folders, or folders that hold some. Runs that differ only in their seed are one
     line, mean and standard deviation. The time to target is in simulated seconds; the target of
-    each seed is what FedAvg ends with on it, unless --target is given.
+    each seed is what FedAvg ends with on it, unless --target or --baseline is given.
+
+    A line has the label of its runs, label = "..." in the experiment file, or else the name of the
+    algorithm and what else of [algorithm] and [optimizer] differs: 'fedavg (fedprox = 0.1)'.
+    Runs that differ in other settings are in tables of their own. Settings in --lines name lines
+    instead and split no tables; those in --best do neither. The best value of a setting is that
+    with the best mean accuracy on the validation part. See docs/howto/runs.md.
     """
     from coterie.analysis.compare import compare as make_table
 
     found = find_complete(runs)
     if as_json:
-        click.echo(json.dumps([asdict(block) for block in make_table(found, target)], indent=1))
+        blocks = make_table(found, target, view)
+        click.echo(json.dumps([asdict(block) for block in blocks], indent=1))
     else:
-        print_blocks(found, target)
+        print_blocks(found, target, view)
 
 
 @main.command(name="list")

@@ -1,14 +1,18 @@
 """`coterie figures` and `coterie export`: runs for a paper, and for other programs."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from coterie.cli.commands import loading
-from coterie.cli.options import out_option, runs_argument, target_option
+from coterie.cli.options import out_option, runs_argument, view_options
 from coterie.cli.pages import write_files
 from coterie.cli.tables import find_complete
 from coterie.core.errors import CoterieError
+
+if TYPE_CHECKING:
+    from coterie.analysis.lines import View
 
 
 @click.command()
@@ -21,7 +25,7 @@ from coterie.core.errors import CoterieError
     default="pdf",
     help="Format of the figures [pdf]; png has 300 dots per inch.",
 )
-@target_option
+@view_options
 @click.option(
     "--width",
     type=click.Choice(["column", "page"]),
@@ -29,7 +33,12 @@ from coterie.core.errors import CoterieError
     help="Width of the figures: that of a column, 3.5 inches, or of a page, 7.2 [column].",
 )
 def figures(
-    runs: tuple[Path, ...], out: Path, suffix: str, target: float | None, width: str
+    runs: tuple[Path, ...],
+    out: Path,
+    suffix: str,
+    target: float | None,
+    view: "View",
+    width: str,
 ) -> None:
     """Draw figures for a paper from RUNS, run folders or folders of some, into a folder.
 
@@ -37,6 +46,7 @@ def figures(
     coterie figures runs/demo -o paper/figures
     coterie figures runs/demo -o paper/figures --width page --format svg
     coterie figures runs/a runs/b -o paper/figures --target 0.8
+    coterie figures runs/my -o paper/figures --best train.lr --baseline SCAFFOLD
 
     \b
       accuracy-by-time    test accuracy by simulated seconds, logarithmic
@@ -51,9 +61,10 @@ def figures(
       comparison.csv      the same with all digits
 
     Curves are means over the seeds with a band of one standard deviation; the heat map is of the
-    first seed. Where runs differ in more than algorithm, grouping and seed, every setting has
-    figures of its own, its name in front. Colours are told apart with any colour vision, dashes,
-    markers and hatches in grey print. Fonts are embedded. The same runs give the same bytes.
+    first seed. Lines are those of 'coterie compare', with the same options. Runs that differ in
+    more than names lines have figures of their own, with the setting's name in front. Colours are
+    told apart with any colour vision, dashes, markers and hatches in grey print. Fonts are
+    embedded. The same runs give the same bytes.
     """
     from coterie.render.figures import draw_figures
 
@@ -61,7 +72,9 @@ def figures(
         raise CoterieError(f"--out must be a folder, got {str(out)!r}")
     with loading("figures") as show:
         found = find_complete(runs, show)
-        files = draw_figures(found, suffix=suffix, width=width, target=target, progress=show)
+        files = draw_figures(
+            found, suffix=suffix, width=width, target=target, view=view, progress=show
+        )
     write_files({out / name: content for name, content in files.items()})
 
 

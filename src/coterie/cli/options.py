@@ -1,6 +1,7 @@
 """Arguments and options that several commands have, each declared once."""
 
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,34 @@ DRAWS_BY_OUT = "; draw only with --out"  # what --json does to a command that dr
 
 runs_argument = click.argument("runs", nargs=-1, required=True, type=PATH)
 target_option = click.option(
-    "--target", type=click.FloatRange(0, 1), help="Target accuracy to time [FedAvg's final]."
+    "--target", type=click.FloatRange(0, 1), help="Target accuracy to time [the baseline's]."
 )
+VIEW = [
+    click.option(
+        "--lines",
+        metavar="KEYS",
+        default="",
+        help="Settings that name lines, with commas [label, or algorithm and [optimizer]].",
+    ),
+    click.option(
+        "--baseline",
+        metavar="NAME",
+        default="",
+        help="Line that target and speed-ups refer to [fedavg].",
+    ),
+    click.option(
+        "--best",
+        metavar="KEYS",
+        default="",
+        help="Settings of which each line shows its best value, by the validation part.",
+    ),
+    click.option(
+        "--score",
+        metavar="last|best|mean:K",
+        default="last",
+        help="Accuracy of a run: last evaluation, best, or mean of the last K [last].",
+    ),
+]
 jobs_option = click.option(
     "--jobs", type=click.IntRange(min=1), help="Runs at a time [one a core]."
 )
@@ -35,3 +62,17 @@ def json_option(more: str = "") -> Option:
     """Let a command print for a program, which it gets as `as_json`."""
     text = f"Print JSON instead of tables{more}."
     return click.option("--json", "as_json", is_flag=True, help=text)
+
+
+def view_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a command be told how to put runs side by side, which it gets as `view`."""
+
+    @wraps(command)
+    def viewed(*args: Any, lines: str, baseline: str, best: str, score: str, **rest: Any) -> Any:
+        from coterie.analysis.lines import read_view
+
+        return command(*args, view=read_view(lines, baseline, best, score), **rest)
+
+    for option in reversed([target_option, *VIEW]):
+        viewed = option(viewed)
+    return viewed

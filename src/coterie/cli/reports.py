@@ -4,11 +4,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from coterie.cli.commands import Stopped, loading
-from coterie.cli.options import out_option, runs_argument, target_option
+from coterie.cli.options import out_option, runs_argument, view_options
+
+if TYPE_CHECKING:
+    from coterie.analysis.lines import View
 
 PATIENCE_S = 2.0
 
@@ -16,14 +20,15 @@ PATIENCE_S = 2.0
 @click.command()
 @runs_argument
 @out_option("PAGE", "Page to write [report.html].", default=Path("report.html"))
-@target_option
-def report(runs: tuple[Path, ...], out: Path, target: float | None) -> None:
+@view_options
+def report(runs: tuple[Path, ...], out: Path, target: float | None, view: "View") -> None:
     """Write one HTML page about RUNS: run folders, or folders that hold some.
 
     \b
     coterie report runs/demo                           report.html
     coterie report runs/a runs/b -o page.html          any runs, side by side
     coterie report runs/ --target 0.8                  time to 80% instead of FedAvg's final
+    coterie report runs/ --best train.lr               each line at its best learning rate
 
     The page is one file that needs no network: open it, mail it, put it on a server. For every
     setting it has
@@ -36,9 +41,9 @@ def report(runs: tuple[Path, ...], out: Path, target: float | None) -> None:
                         by divergence and seconds with the efficient ones joined
       divergence        Delta and delta over time
 
-    with the table of 'coterie compare', what differs between the settings, and versions. Runs that
-    differ in more than algorithm and seed are blocks of their own and never averaged. Every figure
-    can be saved as PNG or SVG and its data as CSV.
+    with the table of 'coterie compare', what differs between the settings, and versions. Lines are
+    those of the table, with the same options. Runs that differ in more than names lines are blocks
+    of their own and never averaged. Every figure can be saved as PNG or SVG and its data as CSV.
 
     A run that is unfinished or damaged is left out; the page and this command say why, and how to
     go on with it. See docs/howto/report.md.
@@ -48,7 +53,7 @@ def report(runs: tuple[Path, ...], out: Path, target: float | None) -> None:
 
     with _patient("report") as progress:
         found, left_out = find_runs(list(runs), progress)
-        write_report(found, out, target, left_out, progress)
+        write_report(found, out, target, left_out, progress, view=view)
     for line in left_out:
         click.echo(f"left out: {line}", err=True)
     click.echo(f"report: {out}")

@@ -74,10 +74,12 @@ def sweep(
     after the table of those that are complete.
     """
     from coterie.config.files import read_experiment, selected_by
+    from coterie.runs.sweep import relabel
 
     path = experiment_path(file)
     select = selected_by(read_experiment(path))
     folder, chosen = _place(path, scale, wanted, overrides, out)
+    relabel(folder, chosen)
     more = ["--engine", engine] if engine == "ray" else []
     again = _command("sweep", file, scale, wanted, overrides, out, more)
     failure = _run_what_is_left(folder, chosen, replace(pace, on_ray=engine == "ray"), again)

@@ -9,6 +9,7 @@ from coterie.cli.commands import print_table
 from coterie.core.types import Progress
 
 if TYPE_CHECKING:
+    from coterie.analysis.lines import View
     from coterie.runs.record import RecordedRun
 
 
@@ -24,11 +25,15 @@ def find_complete(
     return runs
 
 
-def print_blocks(runs: "list[RecordedRun]", target: float | None) -> None:
+def print_blocks(
+    runs: "list[RecordedRun]", target: float | None, view: "View | None" = None
+) -> None:
     """Print the comparison, a table for every setting."""
     from coterie.analysis.compare import compare as make_table
-    from coterie.analysis.format import COLUMNS, cells, footing, heading
+    from coterie.analysis.format import cells, columns, footing, heading
+    from coterie.analysis.lines import PLAIN
 
-    for block in make_table(runs, target):
-        rows = [cells(line) for line in block.lines]
-        print_table(heading(block), COLUMNS, rows, footing(block), wrap="group")
+    blocks = make_table(runs, target, view or PLAIN)
+    head = columns(blocks)
+    for block in blocks:
+        print_table(heading(block), head, cells(block.lines), footing(block), wrap="group")

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import tomli_w
 
-from coterie.config.schema import build, leaves, words
+from coterie.config.schema import build, default_of, leaves, words
 from coterie.config.settings import AlgorithmConfig, Config, PartitionConfig
 from coterie.core.errors import ConfigError
 from coterie.models import REFERENCE_FLOPS
@@ -25,6 +25,7 @@ Scale = Literal["full", "small"]
 SELECT = {"val_accuracy": "most", "train_loss": "least"}  # what settings can be chosen by
 DEFAULT_NODES, DEFAULT_EDGES = 100, 10
 WHERE = "ray"  # the section that says where a run runs
+LABEL = "label"  # the setting that says what a run is called
 
 
 def load_experiment(
@@ -86,6 +87,11 @@ def expand(content: Nested, overrides: Iterable[str] = (), scale: Scale = "full"
     if where:
         raise ConfigError(
             f"sweep.{where[0]!r}: where runs run changes no result, so there is nothing to compare"
+        )
+    if LABEL in sweep:
+        raise ConfigError(
+            "sweep.'label': a label changes no result, so there is nothing to compare; write it "
+            "into tables, such as algorithm = [{name = 'fedavg', label = 'FedAvg'}]"
         )
     fixed = dict(map(parse_override, overrides))
     axes = [_settings(key, values) for key, values in sweep.items() if key not in fixed]
@@ -196,13 +202,22 @@ def to_toml(config: Config) -> str:
 
 
 def to_identity(config: Config) -> str:
-    """Write as TOML what decides a run's result: all but where it runs.
+    """Write as TOML what decides a run's result: all but where it runs and what it is called.
 
-    >>> there = make_config({"ray": {"address": "auto", "actors": 8}})
+    >>> there = make_config({"ray": {"address": "auto", "actors": 8}, "label": "elsewhere"})
     >>> to_identity(there) == to_identity(make_config({}))
     True
     """
-    return tomli_w.dumps({k: v for k, v in asdict(config).items() if k != WHERE})
+    return tomli_w.dumps({k: v for k, v in asdict(config).items() if decides(k)})
+
+
+def decides(key: str) -> bool:
+    """Whether a setting, or a section, has a part in a run's result.
+
+    >>> decides("train.lr"), decides("ray.actors"), decides("label")
+    (True, False, False)
+    """
+    return key != LABEL and key.partition(".")[0] != WHERE
 
 
 def flat(config: Config) -> dict[str, Any]:
@@ -225,7 +240,9 @@ def one_text(value: Any) -> Any:
 
 def settings() -> list[tuple[str, Any, str, tuple[str, ...]]]:
     """List every key with its default, what it is, and the words it takes."""
-    return [(key, f.default, f.metadata["about"], words(f)) for key, f in leaves(Config)]
+    return [
+        (key, one_text(default_of(f)), f.metadata["about"], words(f)) for key, f in leaves(Config)
+    ]
 
 
 def dotted(table: Nested) -> Nested:
@@ -263,6 +280,8 @@ def _resolve(config: Config) -> Config:
     _check_open(algorithm, made)
     check_update(config, made)
     _check_files(config)
+    if not config.label.isprintable():
+        raise ConfigError(f"label must be on one line, of letters that print, got {config.label!r}")
     if part.file and part.kind != "file":
         raise ConfigError(f"partition.file is read with kind = 'file' only, got {part.kind!r}")
     if config.compute.flops == "reference" and config.model.name not in REFERENCE_FLOPS:
@@ -323,7 +342,11 @@ def check_update(config: Config, made: Algorithm) -> None:
                 f"optimizer.{key} does not go with {c.name}, which has a {part} of its own; leave "
                 "one out"
             )
-    made.schedule(*c.usual[1:])
+    if c.tau2 == "never" and made.groups == "none" and made.policy is None and not made.pooled:
+        raise ConfigError(
+            "algorithm.tau2 = 'never' leaves no mean at all without groups; set algorithm.groups "
+            "to 'edge' or 'search'"
+        )
     only_global = made.update.server is not None and made.update.group is None
     if c.tau2 == "never" and (only_global or o.scaffold or o.server != "mean"):
         raise ConfigError(

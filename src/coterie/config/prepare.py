@@ -174,8 +174,11 @@ class Parts:
 def parts_of(config: Config, own: Algorithm | Update | None = None) -> Parts:
     """Read from a config how a run goes; an algorithm of one's own takes the place of its."""
     search, steps = make_search(config), local_steps(config)
-    algorithm = config.algorithm.made if own is None else told_apart(own, "your algorithm")
-    check_update(config, algorithm)
+    if own is None:
+        algorithm = config.algorithm.made
+    else:
+        algorithm = told_apart(own, "your algorithm")
+        check_update(config, algorithm)
     return Parts(algorithm, search, algorithm.needs(search), steps)
 
 
@@ -190,22 +193,22 @@ def make_problem(
     epochs_per_step: float,
 ) -> Problem:
     """Put a problem together; whatever trains and plans is given."""
-    algorithm = parts.algorithm
+    algorithm, (K, tau1, tau2) = parts.algorithm, config.algorithm.usual
     problem = Problem(
         fleet=fleet,
         engine=engine,
         planner=planner,
-        schedule=algorithm.schedule(*config.algorithm.usual[1:]),
+        policy=make_policy(config, algorithm, parts.search, parts.steps, len(fleet.p)),
+        participation=make_participation(config),
+        view=make_view(config, parts.needs, fleet, size.n_parameters),
+        schedule=algorithm.schedule(tau1, tau2),
+        measures=read_measures(config.train.measure, config.train.measure_groups),
         steps=config.train.steps,
-        num_groups=config.algorithm.usual[0],
+        num_groups=K,
         model_bytes=size.n_bytes,
         epochs_per_step=epochs_per_step,
         seed=config.seed,
-        policy=make_policy(config, algorithm, parts.search, parts.steps, len(fleet.p)),
-        view=make_view(config, parts.needs, fleet, size.n_parameters),
         eval_every=config.train.eval_every,
-        measures=read_measures(config.train.measure, config.train.measure_groups),
-        participation=make_participation(config),
         update=update,
         d=size.n_parameters,
     )

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import Field, field, fields, is_dataclass
+from dataclasses import MISSING, Field, field, fields, is_dataclass
 from difflib import get_close_matches
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -47,11 +47,13 @@ def setting(
     also: tuple[str, ...] = (),
     way_out: str = "",
     canon: Callable[[str], str] | None = None,
+    compare: bool = True,
 ) -> Any:
     """Describe a setting: its bounds or choices, its help, and what other projects call it.
 
     `paths` allows an import path besides the choices; `way_out` ends the error of a broken bound;
-    `canon` turns other names of a choice into it, or says better why it is none.
+    `canon` turns other names of a choice into it, or says better why it is none. Runs that differ
+    in a setting without `compare` alone are the same.
     """
     meta = {
         "about": about,
@@ -63,8 +65,8 @@ def setting(
         "canon": canon,
     }
     if default is dict:
-        return field(default_factory=Options, metadata=meta)
-    return field(default=default, metadata=meta)
+        return field(default_factory=Options, metadata=meta, compare=compare)
+    return field(default=default, metadata=meta, compare=compare)
 
 
 def leaves(kind: type, prefix: str = "") -> Iterator[tuple[str, Field[Any]]]:
@@ -75,6 +77,11 @@ def leaves(kind: type, prefix: str = "") -> Iterator[tuple[str, Field[Any]]]:
             yield from leaves(hints[f.name], f"{prefix}{f.name}.")
         else:
             yield f"{prefix}{f.name}", f
+
+
+def default_of(f: Field[Any]) -> Any:
+    """Return the default of a setting; a table has none in it."""
+    return f.default if f.default_factory is MISSING else f.default_factory()
 
 
 def words(f: Field[Any]) -> tuple[str, ...]:
@@ -104,6 +111,12 @@ def _build(root: type, kind: type, content: Mapping[str, Any], prefix: str) -> A
         else:
             raise ConfigError(f"{key!r} is a section, written [{key}], got {value!r}")
     return kind(**values)
+
+
+def unknown_setting(root: type, dotted: str) -> str:
+    """Say that there is no setting of that name, and which may have been meant."""
+    section, dot, key = dotted.rpartition(".")
+    return _unknown_key(root, f"{section}{dot}", key)
 
 
 def _unknown_key(root: type, prefix: str, key: str) -> str:

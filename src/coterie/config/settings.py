@@ -361,6 +361,11 @@ class Config:
     seed: int = setting(
         0, "decides every random choice", at_least=0, at_most=2**63 - 1, also=("random_seed",)
     )
+    label: str = setting(  # what a run is called, not what it is
+        "",
+        "name of the run's line in tables and figures; empty: made from the settings",
+        compare=False,
+    )
     data: DataConfig = field(default_factory=DataConfig)
     partition: PartitionConfig = field(default_factory=PartitionConfig)
     model: ModelConfig = field(default_factory=ModelConfig)

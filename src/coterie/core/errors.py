@@ -61,14 +61,17 @@ def did_you_mean(name: str, choices: Iterable[str]) -> str:
 
     >>> did_you_mean("fedavg-ci", ["fedavg-i", "fedavg-ic"])
     "; did you mean 'fedavg-ic'?"
+    >>> did_you_mean("scafold", ["FedProx", "SCAFFOLD"])
+    "; did you mean 'SCAFFOLD'?"
     >>> did_you_mean("zzz", ["sr", "2nn"])
     '; choose one of sr, 2nn'
     """
     choices = list(choices)
-    swapped = [c for c in choices if sorted(c) == sorted(name.lower())]
-    close = swapped or difflib.get_close_matches(name.lower(), choices, n=1, cutoff=0.6)
+    by_lower = {choice.lower(): choice for choice in choices}
+    swapped = [c for c in by_lower if sorted(c) == sorted(name.lower())]
+    close = swapped or difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
     if close:
-        return f"; did you mean {close[0]!r}?"
+        return f"; did you mean {by_lower[close[0]]!r}?"
     return f"; choose one of {', '.join(choices)}"
 
 

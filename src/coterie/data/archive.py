@@ -10,7 +10,7 @@ from io import FileIO
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from coterie.core.errors import DataError
 
@@ -22,8 +22,10 @@ ZIP_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # ... what another met
 UNSAFE = re.compile(r"\Z|/|.*[\\\0]|(.*/)?(\.\.(/|\Z)|[A-Za-z]:)|([^/]*/){33}", re.DOTALL)
 PATH_RULE = "must be a relative path without '..', backslash, NUL or drive, 32 folders deep at most"
 KIND_RULE = "must be a plain file or a folder, not a link, a device or sparse"
-Member = tuple[str, int, str, Iterator[bytes]]  # name, size, "file", "folder" or a fault, content
+Member = tuple[tarfile.TarInfo, str, Iterator[bytes]]  # "file", "folder" or a fault; content
 TarMode = Literal["r:", "r:gz", "r:bz2", "r:xz"]
+# Debian 12's Python 3.11.2 has no filter; the rules here are whole without it.
+DATA_FILTER: Any = getattr(tarfile, "data_filter", lambda info, into: info)
 
 
 def is_archive(path: Path) -> bool:
@@ -53,12 +55,13 @@ def unpack(
             raise DataError(f"{into}: must be new or empty to unpack {archive.name} into it")
         with TemporaryDirectory(dir=into.parent, prefix=".unpack-") as beside:
             (root := Path(beside) / "files").mkdir()  # `beside` is open to its owner only
-            for name, size, kind, pieces in _checked(archive, max_bytes, max_files):
-                at = f" at or after {name[:200]!r}"
+            for info, kind, pieces in _checked(archive, max_bytes, max_files):
+                at = f" at or after {info.name[:200]!r}"
+                to = root / DATA_FILTER(info, root).name
                 if kind == "folder":
-                    (root / name).mkdir(parents=True, exist_ok=True)
+                    to.mkdir(parents=True, exist_ok=True)
                 else:
-                    _write(root / name, size, pieces, tick)
+                    _write(to, info.size, pieces, tick)
             root.replace(into)
     except DataError:
         raise
@@ -87,21 +90,22 @@ def _checked(archive: Path, max_bytes: int, max_files: int) -> Iterator[Member]:
     n_members = n_bytes = 0
     for batch in _batches(archive):
         good: list[Member] = []
-        for name, size, kind, pieces in batch:
-            n_members, n_bytes = n_members + 1, n_bytes + size
+        for info, kind, pieces in batch:
+            name, n_members, n_bytes = info.name, n_members + 1, n_bytes + info.size
             parts = [part for part in name.split("/") if part not in ("", ".")]
             skip = any(part == "__MACOSX" or part.startswith("._") for part in parts)
             broken = PATH_RULE if UNSAFE.match(name) or (kind != "folder" and not parts) else ""
             if n_members > max_files:
                 broken = f"is one member more than the {max_files} allowed"
-            elif size < 0 or n_bytes > max_bytes:
+            elif info.size < 0 or n_bytes > max_bytes:
                 broken = f"makes it {n_bytes} bytes, {max_bytes} are allowed"
             elif not broken and not skip:
                 broken = _misplaced(parts, kind, seen)
             if broken:
                 raise DataError(f"{archive}: {name[:200]!r} {broken}")
             if parts and not skip:
-                good.append(("/".join(parts), size, kind, pieces))
+                info.name = "/".join(parts)
+                good.append((info, kind, pieces))
         yield from good
 
 
@@ -132,7 +136,8 @@ def _pieces(opened: Callable[..., Any], *args: Any) -> Iterator[bytes]:
 
 def _zip(archive: Path) -> Iterator[list[Member]]:
     def member(info: zipfile.ZipInfo) -> Member:
-        name, kind = info.orig_filename, "folder" if info.orig_filename.endswith("/") else "file"
+        header = tarfile.TarInfo(info.orig_filename)
+        header.size, kind = info.file_size, "folder" if header.name.endswith("/") else "file"
         if info.flag_bits & 1:
             kind = "must not be encrypted"
         elif info.compress_type not in ZIP_METHODS:
@@ -141,7 +146,7 @@ def _zip(archive: Path) -> Iterator[list[Member]]:
             kind = KIND_RULE
         elif kind == "folder" and info.file_size:
             kind = "must not be a folder with content"
-        return name, info.file_size, kind, _pieces(zipped.open, info)
+        return header, kind, _pieces(zipped.open, info)
 
     with _ZipSource(archive) as file, zipfile.ZipFile(file) as zipped:
         yield [member(info) for info in zipped.infolist()]
@@ -162,39 +167,28 @@ def _tar(archive: Path, mode: TarMode) -> Iterator[list[Member]]:
                 raise ValueError("this Python reads tar archives in a way that is not known")
             plain = info.isreg() and not info.issparse()
             kind = "folder" if info.isdir() else "file" if plain else KIND_RULE
-            yield [(info.name, info.size, kind, _pieces(tar.extractfile, info))]
+            yield [(info, kind, _pieces(tar.extractfile, info))]
         for _ in islice(_pieces(lambda: tar.fileobj), 256):
             pass  # the checksum of a compressed file comes after the padding
 
 
 class _TarHeader(tarfile.TarInfo):
-    """A header that is checked as soon as it is read, by whichever way this Python reads it."""
+    """A header that is checked before tarfile reads what it announces."""
 
     checked = False
 
     @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> "_TarHeader":
-        return cls._read(buf, super().frombuf, encoding, errors)
-
-    @classmethod
-    def _frombuf(
-        cls, buf: bytes | bytearray, encoding: str, errors: str, **more: Any
-    ) -> "_TarHeader":
-        """Do the same where tarfile has been mended to call this instead."""
-        parent: Any = super()
-        return cls._read(buf, parent._frombuf, encoding, errors, **more)
-
-    @classmethod
-    def _read(
-        cls, buf: bytes | bytearray, read: Callable[..., Any], *args: Any, **more: Any
-    ) -> "_TarHeader":
+    def fromtarfile(cls, tar: tarfile.TarFile) -> Self:
         try:
-            info: _TarHeader = read(buf, *args, **more)
+            return super().fromtarfile(tar)
         except tarfile.HeaderError as error:
-            if buf == bytes(tarfile.BLOCKSIZE):
-                raise  # the end, for which tarfile would also take what is damaged or missing
+            if isinstance(error, vars(tarfile)["EOFHeaderError"]):
+                raise  # zeros: the end; tarfile would also take what is damaged or missing for it
             raise ValueError(f"cut off, damaged or no archive: {error}") from error
-        if info.size < 0 or (info.type in b"gxXLK" and info.size > CHUNK):
-            raise ValueError(f"a header of {info.size} bytes")  # of any size, tarfile would read it
-        info.checked = True
-        return info
+
+    def _proc_member(self, tar: tarfile.TarFile) -> Any:
+        if self.size < 0 or (self.type in b"gxXLK" and self.size > CHUNK):
+            raise ValueError(f"a header of {self.size} bytes")  # of any size, tarfile would read it
+        self.checked = True
+        parent: Any = super()
+        return parent._proc_member(tar)

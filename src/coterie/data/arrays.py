@@ -1,5 +1,6 @@
 """Your own data: an .npz, or a folder of .npy files, with `x`, `y` and perhaps `user`, `test`."""
 
+import math
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -142,10 +143,7 @@ def _claimed_bytes(file: IO[bytes], name: str) -> int:
         raise ValueError(f"version {version} of .npy is not known")
     if dtype.hasobject:
         raise ValueError(f"{name} holds Python objects; store numbers, or text as dtype str")
-    size = int(dtype.itemsize)
-    for length in shape:
-        size *= int(length)
-    return size
+    return math.prod(shape, start=int(dtype.itemsize))
 
 
 @contextmanager

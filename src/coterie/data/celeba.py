@@ -6,7 +6,7 @@ are resized to 84x84.
 
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
@@ -134,8 +134,7 @@ def _add(found: dict[str, int], name: str, value: int, path: Path, number: int) 
     found[name] = value
 
 
-def _check_same(left: dict[str, int] | dict[str, Path], right: object, says: str) -> None:
-    assert isinstance(right, dict)
+def _check_same(left: Mapping[str, object], right: Mapping[str, object], says: str) -> None:
     if missing := left.keys() - right.keys():
         more = f" and {len(missing) - 1:,} more" if len(missing) > 1 else ""
         raise DataError(f"{says} {min(missing)}{more}")

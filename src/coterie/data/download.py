@@ -1,6 +1,5 @@
 """Fetch a file from the web, going on where a broken download stopped, or a package from npm."""
 
-import hashlib
 import http.client
 import os
 import re
@@ -15,6 +14,7 @@ from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from coterie.core.errors import DataError
+from coterie.data.files import file_sha256
 
 MAX_BYTES = 1 << 33
 CHUNK = 1 << 16
@@ -45,8 +45,7 @@ def download(
         if not _fetch(url, part, have, max_bytes, timeout_s, tick):
             _fetch(url, part, 0, max_bytes, timeout_s, tick)
         if sha256 is not None:
-            with part.open("rb") as file:
-                got = hashlib.file_digest(file, "sha256").hexdigest()
+            got = file_sha256(part)
             if got != sha256.lower():
                 part.unlink()
                 raise DataError(f"{url}: sha256 must be {sha256[:12]}..., got {got[:12]}...")

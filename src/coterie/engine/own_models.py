@@ -9,6 +9,8 @@ from coterie.engine.contract import Models
 from coterie.engine.memory import BESIDE, PART, PLACES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from torch import Tensor
 
 
@@ -20,6 +22,12 @@ def own_models(models: Models, nodes: Ints) -> "Tensor":
     if PLACES in models.memory:
         found[:, models.memory[PLACES]] = models.memory[PART][nodes]
     return found
+
+
+def one_by_one(models: Models, nodes: Ints) -> "Iterator[Tensor]":
+    """Yield the own models [d] of nodes in turn: all at once may be more than memory holds."""
+    for at in range(len(nodes)):
+        yield own_models(models, nodes[at : at + 1])[0]
 
 
 def sharing(models: Models) -> Ints:

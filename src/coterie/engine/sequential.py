@@ -34,7 +34,7 @@ from coterie.engine.module import (
     last_layer,
     places_of,
 )
-from coterie.engine.own_models import distinct, own_models
+from coterie.engine.own_models import distinct, one_by_one, own_models
 from coterie.engine.scoring import mean_losses, of_rows, summed_classes, tally_classes
 from coterie.engine.turns import Turns, mean_steps
 from coterie.engine.update import At
@@ -205,7 +205,7 @@ class Sequential:
         """Score each node's own model on what the node holds out, or all where that is pooled."""
         own, first, which = self.held_by_node.get(part), *distinct(models)
         if own is None:
-            ws, count = own_models(models, first), len(self.held_out[part][1])
+            ws, count = one_by_one(models, first), len(self.held_out[part][1])
             found = [evaluate(self.module, w, *self.held_out[part]) for w in ws]
             return of_rows(which, [(s.loss, round(s.accuracy * count)) for s in found], count)
         loss, right = np.zeros(len(which)), np.zeros(len(which), dtype=np.int64)

@@ -37,7 +37,7 @@ from coterie.engine.local_rule import PLAIN, LocalRule
 from coterie.engine.means import add_up, counts, divide
 from coterie.engine.memory import OWN, remembering
 from coterie.engine.module import HeldOut, HeldSizes, Nodes, Shards, last_layer
-from coterie.engine.own_models import distinct, own_models
+from coterie.engine.own_models import distinct, one_by_one, own_models
 from coterie.engine.scoring import Scorer, Tally, of_rows, summed_classes, tally_classes
 from coterie.engine.sequential import Sequential
 from coterie.engine.threads import Team
@@ -359,7 +359,7 @@ class Vectorized:
         if own is not None:
             return self._tally(own, models).scores(own.sizes)
         first, which = distinct(models)
-        pieces = [self.scores(w, part) for w in own_models(models, first)]
+        pieces = [self.scores(w, part) for w in one_by_one(models, first)]
         return pooled_scores(which, pieces, len(self._held_out[part][1]))
 
     def evaluate(self, w: Tensor, part: HeldPart) -> Score:

@@ -33,14 +33,7 @@ def write_certificates(folder: Path, hosts: Mapping[str, str]) -> None:
         made = _builder(name, ca_name, key.public_key()).add_extension(sans, critical=False)
         made = made.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         (folder / f"{place}.pem").write_bytes(_pem(made.sign(ca_key, hashes.SHA384())))
-        _write_secret(
-            folder / f"{place}.key",
-            key.private_bytes(
-                serialization.Encoding.PEM,
-                serialization.PrivateFormat.PKCS8,
-                serialization.NoEncryption(),
-            ),
-        )
+        _write_secret(folder / f"{place}.key", key, serialization.PrivateFormat.PKCS8)
     write_atomically(folder / "ca.crt", _pem(ca.sign(ca_key, hashes.SHA384())))
 
 
@@ -54,15 +47,10 @@ def write_node_keys(folder: Path, names: Sequence[str]) -> None:
         if (folder / f"{name}.pub").exists():
             continue
         key = ec.generate_private_key(ec.SECP384R1())
-        private = key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.OpenSSH,
-            serialization.NoEncryption(),
-        )
         public = key.public_key().public_bytes(
             serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
         )
-        _write_secret(folder / name, private)
+        _write_secret(folder / name, key, serialization.PrivateFormat.OpenSSH)
         write_atomically(folder / f"{name}.pub", public + b"\n")
 
 
@@ -93,6 +81,9 @@ def _pem(certificate: x509.Certificate) -> bytes:
     return written
 
 
-def _write_secret(path: Path, content: bytes) -> None:
-    """Write a file that only its owner can read, from its first byte on."""
+def _write_secret(
+    path: Path, key: ec.EllipticCurvePrivateKey, form: serialization.PrivateFormat
+) -> None:
+    """Write a key to a file that only its owner can read, from its first byte on."""
+    content = key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
     write_atomically(path, content, mode=0o600)

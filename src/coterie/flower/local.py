@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import cycle
 from pathlib import Path
-from typing import IO
 
 from coterie.core.types import Say
 from coterie.flower import FlowerError
@@ -97,20 +96,16 @@ def started(d: Deployment, say: Say = print) -> Iterator[dict[str, subprocess.Po
 def start(d: Deployment, name: str, command: list[str]) -> subprocess.Popen[bytes]:
     """Start a process of its own group that ends when this one does; its words go to a log."""
     with _log(d, name).open("ab") as log:
-        return _start(d, command, log)
-
-
-def _start(d: Deployment, command: list[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        _here(command),
-        cwd=d.folder,
-        env=environment(d.folder),
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-        preexec_fn=_die_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509
-    )
+        return subprocess.Popen(
+            _here(command),
+            cwd=d.folder,
+            env=environment(d.folder),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=_die_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509
+        )
 
 
 def stop(processes: list[subprocess.Popen[bytes]]) -> None:

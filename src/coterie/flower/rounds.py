@@ -4,7 +4,7 @@ import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, get_args
 
 from coterie.flower import FlowerError
 from coterie.flower.algorithm import FEDAVG, Added, trained_of
@@ -12,6 +12,7 @@ from coterie.flower.groups import Groups, Planning, by_plan, find_groups
 from coterie.flower.means import (
     MOST_EXAMPLES,
     Dropped,
+    Fault,
     mean,
     mean_metrics,
     num_examples,
@@ -266,9 +267,7 @@ def _global(done: Outcome, weighed: Sequence[float], before: State) -> Arrays:
 
 def _short(terms: Terms, done: Outcome, before: Sequence[int]) -> tuple[int, ...]:
     """Count the means in a row that each group missed; end a run that goes nowhere."""
-    missed = list(before) or [0] * len(done.weights)
-    if len(missed) != len(done.weights):
-        missed = [0] * len(done.weights)
+    missed = before if len(before) == len(done.weights) else [0] * len(done.weights)
     now = tuple(0 if w else n + 1 for n, w in zip(missed, done.weights, strict=True))
     for k, n in enumerate(now):
         if n >= terms.patience:
@@ -311,15 +310,13 @@ def _round(terms: Terms, t: int) -> int:
 
 
 def _row(terms: Terms, scope: Event, done: Outcome, state: State) -> dict[str, Any]:
-    faults = dict.fromkeys(("late", "failed", "rejected"), 0)
-    for node in done.dropped:
-        faults[node.fault] += 1
+    faults = [node.fault for node in done.dropped]
     return {
         "t": state.t,
         "round": _round(terms, state.t),
         "event": str(scope),
         "counted": len(done.counted),
-        **faults,
+        **{fault: faults.count(fault) for fault in get_args(Fault)},
         "held": sum(not w for w in done.weights),  # groups that keep their model
         "dropped": [vars(node) for node in done.dropped],
         "groups": len(state.groups or [0]),

@@ -107,7 +107,8 @@ class Network:
         z, via = z if nodes is None else z[nodes], None
         if self.combine and not self.reference:
             via = collectors(self.topology, self.edge_of, z, servers, nodes)
-        return gather(z, servers, nbytes, via, nodes), scatter(z, servers, nbytes, via, nodes)
+        there = gather(z, servers, nbytes, via, nodes)
+        return there, scatter(there)
 
     def timed(self, phases: tuple[Phase, ...]) -> tuple[Timed, ...]:
         """Route and time phases, each of which starts when the one before has ended."""
@@ -119,14 +120,18 @@ class Network:
         return self._scaled(phases, 1.0)
 
     def _scaled(self, phases: tuple[Timed, ...], factor: float) -> Transfer:
-        carried = sum((self.carried(phase.flows) for phase in phases), start=self._nothing())
         tiers, tier_of = self.topology.numbered_tiers
         by_tier = np.zeros(len(tiers), dtype=np.int64)
-        np.add.at(by_tier, tier_of, carried[::2] + carried[1::2])
+        np.add.at(by_tier, tier_of, self.load(phases))
         moved = {
             t: round(nbytes * factor) for t, nbytes in zip(tiers, by_tier.tolist(), strict=True)
         }
         return Transfer(factor * sum(phase.seconds for phase in phases), moved)
+
+    def load(self, phases: tuple[Timed, ...]) -> Ints:
+        """Payload bytes over every link, both directions [n + L]."""
+        carried = sum((self.carried(phase.flows) for phase in phases), start=self._nothing())
+        return carried[::2] + carried[1::2]
 
     def carried(self, flows: Flows) -> Ints:
         """Payload bytes over every direction of every link."""

@@ -32,15 +32,8 @@ def gather(
     return tuple(p for p in (first, _phase(onward[:, 1], onward[:, 2], nbytes)) if len(p.src))
 
 
-def scatter(
-    z: Ints,
-    servers: Ints,
-    nbytes: int,
-    via: Ints | None = None,
-    nodes: Ints | None = None,
-) -> tuple[Phase, ...]:
+def scatter(there: tuple[Phase, ...]) -> tuple[Phase, ...]:
     """Send the mean back the way the models came."""
-    there = gather(z, servers, nbytes, via, nodes)
     return tuple(Phase(p.dst, p.src, p.nbytes) for p in reversed(there))
 
 
@@ -86,9 +79,9 @@ def collectors(
             continue
         candidates = np.concatenate([members, places])
         carried = topology.far(candidates, members)
-        carried += _hops(topology, candidates, np.array([server]))[:, 0]
+        carried += topology.between(candidates, servers[[k]])[:, 0]
         best = int(carried.argmin())
-        if carried[best] < _hops(topology, np.array([server]), members).sum():
+        if carried[best] < topology.between(servers[[k]], members).sum():
             via[at] = candidates[best]
     return via
 
@@ -96,13 +89,3 @@ def collectors(
 def _phase(src: Ints, dst: Ints, nbytes: int) -> Phase:
     moving = src != dst  # a server needs no network to reach itself
     return Phase(src[moving], dst[moving], np.full(int(moving.sum()), nbytes, dtype=np.int64))
-
-
-def _hops(topology: Topology, a: Ints, b: Ints) -> Ints:
-    """Links between vertices [len(a), len(b)]; switches among them are places."""
-    n = topology.n_devices
-    rows = topology.hops_to(topology.switch_at(a))
-    between = rows[:, topology.switch_at(b)].astype(np.int64)
-    between += (a < n)[:, None].astype(np.int64) + (b < n)[None, :]
-    between[a[:, None] == b[None, :]] = 0
-    return between

@@ -6,7 +6,8 @@ from statistics import mean, stdev
 from typing import Any
 
 from coterie.analysis.align import chose
-from coterie.analysis.compare import label, seconds_to
+from coterie.analysis.compare import seconds_to
+from coterie.analysis.lines import label
 from coterie.models import REFERENCE_FLOPS
 from coterie.runs.record import RecordedRun
 from coterie.runs.retime import retime

@@ -51,14 +51,8 @@ def costs(runs: Runs) -> list[Table]:
         )
         told = f"{weight:g}" if name != HIERFAVG else ""
         cells = [figure(part.average(what)) for what in (_divergence, mean_hops)]
-        row = [
-            name,
-            told,
-            f"{len(part.members)}",
-            groups,
-            *cells,
-            figure(part.average(_group_s), 1e3),
-        ]
+        cells += [figure(part.average(_group_s), 1e3)]
+        row = [name, told, f"{len(part.members)}", groups, *cells]
         found.rows.append([*row, _less(name, cost, edges), _front(name, cost, spent)])
     return [found]
 
@@ -230,17 +224,12 @@ def _change(drop: float) -> str:
     return "it takes longer" if drop < -0.01 else "it takes as long"
 
 
-def _divergence(run: RecordedRun) -> float | None:
-    return _told("Delta")(run)
-
-
-def _group_s(run: RecordedRun) -> float | None:
-    return _told("d_group")(run)
-
-
 def _told(key: str) -> Callable[[RecordedRun], float | None]:
     def told(run: RecordedRun) -> float | None:
         found = run.summary[key]
         return None if found is None else float(found)
 
     return told
+
+
+_divergence, _group_s = _told("Delta"), _told("d_group")

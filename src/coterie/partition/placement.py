@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from coterie.core.arrays import Floats, Ints
+from coterie.core.arrays import Ints
 from coterie.partition.measure import emd, pooled
 from coterie.partition.values import Placement
 
@@ -37,13 +37,13 @@ def alike(class_counts: Ints, in_order: Ints) -> Ints:
     [1, 0, 1, 0]
     """
     shares = class_counts / class_counts.sum(axis=1, keepdims=True)
-    whole = class_counts.sum(axis=0) / class_counts.sum()
-    far = _l1(shares, whole)
+    far = emd(class_counts).round(12)  # so that equal nodes are equal on every machine
     edge_of = np.full(len(in_order), -1, dtype=np.int64)
     for edge, size in enumerate(np.bincount(in_order)):
         free = np.flatnonzero(edge_of < 0)
         seed = free[np.argmax(far[free])]
-        nearest = np.argsort(_l1(shares[free], shares[seed]), kind="stable")[:size]
+        near = np.abs(shares[free] - shares[seed]).sum(axis=1).round(12)
+        nearest = np.argsort(near, kind="stable")[:size]
         edge_of[free[nearest]] = edge
     return edge_of
 
@@ -52,9 +52,3 @@ def _distance(class_counts: Ints, edge_of: Ints) -> float:
     """Mean distance of the edges to the whole, weighted by examples."""
     edges = pooled(class_counts, edge_of)
     return float(emd(edges) @ edges.sum(axis=1))
-
-
-def _l1(shares: Floats, other: Floats) -> Floats:
-    """Distances to 12 digits, so that equal nodes are equal on every machine."""
-    distances: Floats = np.abs(shares - other).sum(axis=1).round(12)
-    return distances

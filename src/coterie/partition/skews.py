@@ -7,6 +7,7 @@ import numpy as np
 from coterie.core.arrays import Floats, Ints
 from coterie.core.errors import PartitionError
 from coterie.partition.counts import deal_kinds, draw, fit_counts, hand_out
+from coterie.partition.placement import place
 from coterie.partition.values import Dealt, Examples, Rule
 
 ATTEMPTS = 100
@@ -14,9 +15,8 @@ ATTEMPTS = 100
 
 def iid(examples: Examples, rule: Rule, rng: np.random.Generator) -> Dealt:
     """Deal a random permutation in equal pieces."""
-    order = rng.permutation(len(examples.y))
-    sizes = [len(piece) for piece in np.array_split(order, rule.n)]
-    return Dealt(_in_pieces(order, np.array(sizes)))
+    total = len(examples.y)
+    return _in_turn(rng.permutation(total), place(total, rule.n))
 
 
 def dirichlet(examples: Examples, rule: Rule, rng: np.random.Generator) -> Dealt:
@@ -61,10 +61,7 @@ def shards(examples: Examples, rule: Rule, rng: np.random.Generator) -> Dealt:
     order = rng.permutation(len(examples.y))
     order = order[np.argsort(examples.y[order], kind="stable")]
     owner = rng.permutation(np.repeat(np.arange(rule.n), rule.shards_per_node))
-    sizes = [len(piece) for piece in np.array_split(order, total)]
-    node_of = np.empty(len(order), dtype=np.int64)
-    node_of[order] = np.repeat(owner, sizes)
-    return Dealt(node_of)
+    return _in_turn(order, owner[place(len(order), total)])
 
 
 def pathological(examples: Examples, rule: Rule, rng: np.random.Generator) -> Dealt:
@@ -124,11 +121,12 @@ def sized_by(weight: Callable[[Floats], Floats]) -> Callable[..., Dealt]:
 
 
 def _sized(total: int, weights: Floats, rng: np.random.Generator) -> Dealt:
-    return Dealt(_in_pieces(rng.permutation(total), fit_counts(weights, total, 1, total)))
+    sizes = fit_counts(weights, total, 1, total)
+    return _in_turn(rng.permutation(total), np.repeat(np.arange(len(sizes)), sizes))
 
 
-def _in_pieces(order: Ints, sizes: Ints) -> Ints:
-    """Give node i the next sizes[i] examples of an order."""
+def _in_turn(order: Ints, owners: Ints) -> Dealt:
+    """Give example order[i] to node owners[i]."""
     node_of = np.empty(len(order), dtype=np.int64)
-    node_of[order] = np.repeat(np.arange(len(sizes)), sizes)
-    return node_of
+    node_of[order] = owners
+    return Dealt(node_of)

@@ -16,7 +16,7 @@ from coterie.config.files import expand, parse_override
 from coterie.config.prepare import parts_of
 from coterie.config.settings import AlgorithmConfig, Config
 from coterie.core.arrays import Ints
-from coterie.core.csv_rows import Cells, Rows, header, read_rows
+from coterie.core.csv_rows import Cells, Rows, header, listed, read_rows
 from coterie.core.errors import ConfigError, PartitionError, TopologyError
 from coterie.core.types import Progress
 from coterie.grouping import Evidence
@@ -27,7 +27,7 @@ from coterie.simulation.fleet import Fleet
 from coterie.topology import Speed, Topology
 from coterie.topology.by_name import by_name, in_order
 from coterie.topology.file import ATTRIBUTES, read_topology
-from coterie.topology.matrix import NODE_COLUMNS, read_matrix
+from coterie.topology.matrix import NODE_COLUMNS, is_name, read_matrix
 
 NODE, EDGE = "node", "edge"
 NO_CLASS = set(NODE_COLUMNS) - {NODE}  # other files of nodes have such columns
@@ -143,7 +143,7 @@ def kind_of(path: Path, names: Collection[str]) -> Kind:
     for ends in ENDS:
         if ends <= header(path):
             columns, rows = read_rows(path, TopologyError)
-            if any(_is_name(cells[end]) for _, cells in rows for end in ends):
+            if any(is_name(cells[end]) for _, cells in rows for end in ends):
                 return "file"
             named_so = ends <= set(names) or set(columns) - {*ends, *ATTRIBUTES}
             return "matrix" if named_so else "file"
@@ -164,8 +164,7 @@ def _check_columns(columns: Sequence[str], classes: Sequence[str], path: Path) -
             )
     if NODE not in columns or not classes:
         lacks = "a column for every class" if NODE in columns else f"a column {NODE}"
-        got = ", ".join(map(repr, columns)) or "none"
-        raise PartitionError(f"{path}: needs {lacks}, separated by commas, got {got}")
+        raise PartitionError(f"{path}: needs {lacks}, separated by commas, got {listed(columns)}")
 
 
 def _named(rows: Rows, column: str) -> tuple[str, ...]:
@@ -184,14 +183,6 @@ def _count(cells: Cells, column: str, where: str) -> int:
             f"{text[:40]!r}"
         )
     return int(text)
-
-
-def _is_name(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return bool(cell.strip())
-    return False
 
 
 def _read_network(kind: Kind, path: Path) -> Topology:

@@ -95,11 +95,7 @@ class Mean:
     @property
     def load(self) -> Ints:
         """Payload bytes over every link, both directions [n + L]."""
-        carried = sum(
-            (self.network.carried(phase.flows) for phase in self.up + self.down),
-            start=np.zeros(len(self.network.topology.bytes_per_s), dtype=np.int64),
-        )
-        return carried[::2] + carried[1::2]
+        return self.network.load(self.up + self.down)
 
     def busiest(self, top: int) -> list[Busy]:
         """List the directions of links that a phase keeps busy for longest, headers included."""

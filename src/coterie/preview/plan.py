@@ -155,7 +155,7 @@ class Question:
 
 def question(configs: Sequence[Config], methods: Sequence[str] = ()) -> Question:
     """Ask about the run of an experiment that `plans` speaks of; an unknown method is an error."""
-    config, own = _planned(configs)
+    config, own = planned(configs)
     c = config.algorithm
     if c.open:
         raise ConfigError(
@@ -243,21 +243,22 @@ def answer(
     )
 
 
-def _planned(configs: Sequence[Config]) -> tuple[Config, AlgorithmConfig]:
+def planned(configs: Sequence[Config]) -> tuple[Config, AlgorithmConfig]:
     """Choose a run, made to search, and return what it is by as the experiment has it."""
     both = (c for c in configs if c.algorithm.name == BOTH)
     searched = (c for c in configs if c.algorithm.made.searched)
     for config in chain(both, searched):
         return config, config.algorithm
     own = configs[0].algorithm
-    return replace(configs[0], algorithm=replace(own, name=BOTH)), own
+    plain = replace(own, name=BOTH, options=AlgorithmConfig().options, groups="auto")
+    return replace(configs[0], algorithm=plain), own
 
 
 def _used(own: AlgorithmConfig) -> str:
     """Name the method by which a run groups; none where it makes no groups."""
     if own.made.searched:
         return own.grouping
-    return "edge" if own.name == "hierfavg" else ""
+    return "edge" if own.made.groups == "edge" else ""
 
 
 def _weights(c: AlgorithmConfig) -> tuple[float, float]:

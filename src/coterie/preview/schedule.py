@@ -3,20 +3,20 @@
 import math
 import tomllib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from coterie.config.factories import load_dataset
 from coterie.config.files import expand, parse_override, to_toml
 from coterie.config.prepare import Prepared, prepare
 from coterie.config.settings import Config
 from coterie.core.types import Progress
+from coterie.preview.plan import planned
 from coterie.simulation.forecast import Forecast, doubt
 from coterie.simulation.loop import piloted
 from coterie.simulation.policies.pilot import Choice, expected
 from coterie.simulation.state import State
 
 OPEN = ("num_groups", "tau1", "tau2")
-SEARCHES = "fedavg-ic"
 FEDAVG, PAPER = (1, 5, 1), (5, 1, 5)
 Schedule3 = tuple[int, int, int]  # K, tau1, tau2
 
@@ -88,11 +88,8 @@ class Explained:
 
 
 def opened(configs: Sequence[Config], overrides: Sequence[str] = ()) -> Config:
-    """Return the first config that searches, with more settings; all is open if nothing is."""
-    config = next((c for c in configs if c.algorithm.name == SEARCHES), None)
-    config = config or next((c for c in configs if c.algorithm.made.searched), None)
-    if config is None:
-        config = replace(configs[0], algorithm=replace(configs[0].algorithm, name=SEARCHES))
+    """Return the run that is planned, with more settings; all is open if nothing is."""
+    config, _ = planned(configs)
     content = tomllib.loads(to_toml(config))
     told = dict(map(parse_override, overrides))
     given = {key: told.get(f"algorithm.{key}", getattr(config.algorithm, key)) for key in OPEN}

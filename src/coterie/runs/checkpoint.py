@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coterie.config.files import WHERE, flat, make_config, to_identity
+from coterie.config.files import decides, flat, make_config, to_identity
 from coterie.config.prepare import Prepared
 from coterie.config.settings import Config
 from coterie.core.errors import RecordError
@@ -65,7 +65,7 @@ class Checkpoint:
 class Origin:
     """What a checkpoint belongs to: it serves nothing else."""
 
-    config: str  # as TOML, less where it runs
+    config: str  # as TOML, less where it runs and what it is called
     problem: str  # sum of the data shares, classes, edges and the initial model
     versions: dict[str, str]
 
@@ -213,14 +213,14 @@ def pack(checkpoint: Checkpoint, belongs: Origin) -> tuple[bytes, bytes, bytes]:
 
 
 def difference(now: Config, before: Config) -> str | None:
-    """Name the first setting in which two configs differ, other than in where they run.
+    """Name the first setting in which two configs differ, other than where and under what name.
 
     >>> difference(make_config({"seed": 1}), make_config({}))
     'seed is 1 and was 0'
     """
     there = flat(before)
     for key, value in flat(now).items():
-        if value != there.get(key) and not key.startswith(f"{WHERE}."):
+        if value != there.get(key) and decides(key):
             return f"{key} is {value} and was {there.get(key, 'not set')}"
     return None
 

@@ -164,12 +164,14 @@ def remove_tables(folder: Path) -> None:
 
 
 def read_table(folder: Path) -> Columns | None:
-    """Read the table of a run folder; None if it has none, or pyarrow is missing to read it."""
+    """Read the table of a run folder; None if it has none."""
     parquet, plain = (folder / name for name in TABLES)
     try:
         if plain.exists():
             columns = _read_csv(plain.read_text(encoding="utf-8"))
-        elif parquet.exists() and has_parquet():
+        elif parquet.exists():
+            if not has_parquet():
+                raise RecordError(f"{parquet}: needs coterie[parquet] to be read")
             columns = read_columns(parquet)
         else:
             return None

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from coterie.config.files import WHERE, dotted, one_text
+from coterie.config.files import decides, dotted, one_text
 from coterie.core.arrays import Ints
 from coterie.core.errors import RecordError
 from coterie.core.files import json_bytes, lock, read_object, write_atomically, write_json, writing
@@ -212,9 +212,17 @@ class RecordedRun:
     @property
     def settings(self) -> Json:
         """The config as one level of dotted keys, without the seed and where it ran."""
-        said = {name: part for name, part in self.config.items() if name != WHERE}
-        sections = {name: part for name, part in said.items() if isinstance(part, dict)}
-        return {key: one_text(value) for key, value in dotted(sections).items()}
+        return settings_of(self.config)
+
+
+def settings_of(config: Json) -> Json:
+    """Write a config as one level of dotted keys, without the seed, where it ran and its label.
+
+    >>> settings_of({"seed": 0, "algorithm": {"name": "mine", "options": {"mu": 0.1}}})
+    {'algorithm.name': 'mine', 'algorithm.options.mu': 0.1}
+    """
+    sections = {k: part for k, part in config.items() if isinstance(part, dict) and decides(k)}
+    return {key: one_text(value) for key, value in dotted(sections).items()}
 
 
 def read_run(folder: Path) -> RecordedRun:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coterie.config.factories import make_fleet, make_update
-from coterie.config.files import expand, flat, make_config, to_toml
+from coterie.config.files import LABEL, expand, flat, make_config, to_toml
 from coterie.config.prepare import ModelSize, make_problem, parts_of
 from coterie.config.settings import Config
 from coterie.core.arrays import Floats, Ints
@@ -36,7 +36,7 @@ from coterie.simulation.state import State
 if TYPE_CHECKING:
     from torch import Tensor
 
-MAY_CHANGE = ("network.", "compute.", "algorithm.charge_grouping")
+MAY_CHANGE = ("network.", "compute.", "algorithm.charge_grouping", LABEL)
 
 
 def retime(run: RecordedRun, overrides: Sequence[str]) -> RecordedRun:

@@ -39,6 +39,7 @@ class Settings(Struct):
     network: Section
     compute: Section
     train: Section
+    label: str = ""
 
 
 class About(Struct):

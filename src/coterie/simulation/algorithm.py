@@ -1,10 +1,9 @@
 """What an algorithm is made of: who trains with whom, what is added to SGD, which models exist."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from coterie.core.errors import ConfigError
 from coterie.engine.update import NOTHING, Update
 from coterie.grouping import Planner
 from coterie.grouping.baselines import by_edge, single
@@ -37,16 +36,14 @@ class Algorithm:
     models: Callable[[int], int] = lambda K: 1
     passes: Callable[[int], int] = lambda K: 0
     pooled: bool = False
+    searched: bool = field(init=False)  # whether groups are searched for
+    personal: bool = field(init=False)  # whether nodes have models of their own
 
-    @property
-    def searched(self) -> bool:
-        """Whether groups are searched for."""
-        return self.groups == "search" and self.policy is None
-
-    @property
-    def personal(self) -> bool:
-        """Whether nodes have models of their own."""
-        return self.update.personal is not None or self.update.beside is not None
+    def __post_init__(self) -> None:
+        """Say what follows from the parts."""
+        own = self.update.personal is not None or self.update.beside is not None
+        object.__setattr__(self, "searched", self.groups == "search" and self.policy is None)
+        object.__setattr__(self, "personal", own)
 
     def planner(self, search: Search) -> Planner:
         """Return who makes the groups, where a search is set up like that."""
@@ -66,11 +63,4 @@ class Algorithm:
             return Schedule(1, 1)
         if self.policy is not None:
             return Schedule(tau1 if tau2 == NEVER else tau1 * tau2, NEVER)
-        if self.groups != "none":
-            return Schedule(tau1, tau2)
-        if tau2 == NEVER:
-            raise ConfigError(
-                "algorithm.tau2 = 'never' leaves no mean at all without groups; set "
-                "algorithm.groups to 'edge' or 'search'"
-            )
-        return Schedule(tau1 * tau2, 1)
+        return Schedule(tau1, tau2) if self.groups != "none" else Schedule(tau1 * tau2, 1)

@@ -8,7 +8,7 @@ import numpy as np
 from coterie.core.arrays import Floats
 from coterie.core.errors import DivergenceError
 from coterie.engine.contract import Gradients, HeldPart, Measured, Models, NodeScores, Score
-from coterie.engine.own_models import own_models, sharing
+from coterie.engine.own_models import distinct, one_by_one, own_models, sharing
 from coterie.simulation.clock import Clock
 from coterie.simulation.fleet import Averaging
 from coterie.simulation.measures import ALWAYS
@@ -75,7 +75,7 @@ def _row(
         train_loss=loss,
         Delta=apart.Delta if apart else None,
         delta=apart.delta if apart else None,
-        group_sizes=groups.grouping.sizes if groups else [problem.fleet.n],
+        group_sizes=(groups or problem.everyone).grouping.sizes,
         bytes_by_tier=clock.bytes_by_tier,
         counted=counted,
         **_scored(problem, models, what, t),
@@ -171,10 +171,18 @@ def node_spread(scores: NodeScores) -> dict[str, float]:
     """
     there = scores.count > 0
     found = np.sort(scores.right[there] / scores.count[there])
-    worst = found[: max(1, len(found) // WORST)]
     spread = (found - found[0]).std()  # 0 where all are equal, whatever their mean rounds to
-    figures = {"node_mean": found.mean(), "node_sd": spread, "node_worst": worst.mean()}
+    figures = {"node_mean": found.mean(), "node_sd": spread, "node_worst": worst_of(found)}
     return {name: float(value) for name, value in figures.items()}
+
+
+def worst_of(found: Floats) -> float:
+    """Mean of the worst tenth of accuracies, which rise; of one at least.
+
+    >>> worst_of(np.arange(20) / 20)
+    0.025
+    """
+    return float(found[: max(1, len(found) // WORST)].mean())
 
 
 def by_class(problem: Problem, models: Models) -> list[float | None]:
@@ -184,13 +192,13 @@ def by_class(problem: Problem, models: Models) -> list[float | None]:
     data.
     """
     engine = problem.engine
-    _, first, which = np.unique(sharing(models), return_index=True, return_inverse=True)
+    first, which = distinct(models)
     if engine.has_own("test") and len(first) > 1:
         scores = engine.score_nodes(models, "test")
         assert scores.class_right is not None and scores.class_count is not None
         right, count = scores.class_right.astype(np.float64), scores.class_count
     else:
-        found = [engine.by_class(w, "test") for w in own_models(models, first)]
+        found = [engine.by_class(w, "test") for w in one_by_one(models, first)]
         mass = np.bincount(which, weights=problem.fleet.p)
         parts = mass / mass.sum() if len(first) > 1 else np.ones(1)
         right, count = parts @ np.array([right for right, _ in found]), found[0][1]

@@ -183,9 +183,9 @@ def _read_square(path: Path, unit: str) -> tuple[list[str], Floats]:
         (place(path, number), [cell.strip() for cell in line])
         for number, line in read_lines(path, TopologyError)
     ]
-    header = bool(lines) and all(_is_name(cell) for cell in lines[0][1][1:] or [""])
+    header = bool(lines) and all(is_name(cell) for cell in lines[0][1][1:] or [""])
     body = lines[header:]
-    column = bool(body) and all(_is_name(line[0]) for _, line in body)
+    column = bool(body) and all(is_name(line[0]) for _, line in body)
     across = lines[0][1][column:] if header else []
     down = [line[0] for _, line in body] if column else []
     body = [(where, line[column:]) for where, line in body]
@@ -221,11 +221,12 @@ def _check_names(across: list[str], down: list[str], body: list[list[str]], path
         )
 
 
-def _is_name(cell: str) -> bool:
+def is_name(cell: str) -> bool:
+    """Whether a cell holds a name: neither nothing nor a number."""
     try:
         float(cell)
     except ValueError:
-        return bool(cell)
+        return bool(cell.strip())
     return False
 
 

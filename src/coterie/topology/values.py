@@ -138,10 +138,10 @@ class Topology:
         return between
 
     def between(self, a: Ints, b: Ints) -> NDArray[np.int32]:
-        """Links from some devices or places to some devices [len(a), len(b)]."""
+        """Links from some devices or places to others [len(a), len(b)]."""
         n = self.n_devices
         rows = self.hops_to(self.switch_at(a))
-        hops: NDArray[np.int32] = rows[:, self.switch_of[b]].astype(np.int32) + 1
+        hops: NDArray[np.int32] = rows[:, self.switch_at(b)].astype(np.int32) + (b < n)
         hops += (a < n)[:, None]
         hops[a[:, None] == b[None, :]] = 0
         return hops
@@ -167,9 +167,7 @@ class Topology:
     @cached_property
     def place_hops(self) -> NDArray[np.int32]:
         """Links between every place and every device [m, n]."""
-        rows = self.hops_to(np.array(self.places, dtype=np.int64))
-        between: NDArray[np.int32] = rows[:, self.switch_of].astype(np.int32) + 1
-        return between
+        return self.between(self.place_vertices, np.arange(self.n_devices))
 
     @cached_property
     def ports(self) -> tuple[Ints, Ints]:

@@ -77,18 +77,9 @@ def usable(target: Target) -> None:
 
 def opener(kind: str) -> Opener:
     """Return the function that begins or finds a run in a tracker; imports its library."""
-    if kind == "tensorboard":
-        from coterie.trackers.tensorboard import open_run as tensorboard
-
-        return tensorboard
-    if kind == "mlflow":
-        from coterie.trackers.mlflow import open_run as mlflow
-
-        return mlflow
-    if kind == "wandb":
-        from coterie.trackers.wandb import open_run as wandb
-
-        return wandb
+    if kind in KINDS:
+        found: Opener = importlib.import_module(f"coterie.trackers.{kind}").open_run
+        return found
     return import_by_path(kind, TrackingError)
 
 

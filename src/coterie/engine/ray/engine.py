@@ -39,7 +39,7 @@ from coterie.engine.module import (
     last_layer,
     summed_gram,
 )
-from coterie.engine.own_models import distinct, own_models
+from coterie.engine.own_models import distinct, one_by_one, own_models
 from coterie.engine.ray.worker import Order, Own, Part, Shard, Sums, Work
 from coterie.engine.scoring import Tally, summed_classes
 from coterie.engine.turns import mean_steps
@@ -254,7 +254,7 @@ class Sharded:
         if own is not None:
             return self._tally(models, part).scores(own.sizes)
         first, which = distinct(models)
-        pieces = [self._pieces(w, part) for w in own_models(models, first)]
+        pieces = [self._pieces(w, part) for w in one_by_one(models, first)]
         return pooled_scores(which, pieces, len(self._held_out[part][1]))
 
     def _tally(self, models: Models, part: HeldPart | None) -> Tally:

@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from coterie.analysis.compare import Block, compare, lines_of, members_of
+from coterie.analysis.compare import Block, accuracy_words, block_of, targets_of
 from coterie.analysis.export import comparison_table, to_csv
 from coterie.analysis.format import heading
+from coterie.analysis.lines import PLAIN, Arranged, View, arrange, baseline_of
 from coterie.core.types import Progress
 from coterie.render.figures.bars import bytes_by_tier, seconds_by_kind, time_to_target
-from coterie.render.figures.curves import CURVES, Lines, Looks
+from coterie.render.figures.curves import CURVES, Looks
 from coterie.render.figures.groups import group_classes
 from coterie.render.figures.latex import latex_table
 from coterie.render.figures.style import METADATA, WIDTHS, looks, save, styled
@@ -27,19 +28,20 @@ def draw_figures(
     suffix: str = "pdf",
     width: str = "column",
     target: float | None = None,
+    view: View = PLAIN,
     progress: Progress = lambda what, done, of: None,
 ) -> dict[str, bytes]:
     """Draw every figure of every block of settings; return files by name, all or none.
 
     A figure with nothing to show is left out. The same runs give the same bytes.
     """
-    blocks = compare(runs, target)
+    arranged = arrange(runs, view)
+    blocks = [block_of(each, target, view) for each in arranged]
     names = list(dict.fromkeys(line.algorithm for block in blocks for line in block.lines))
     look = looks(names)
     files: dict[str, bytes] = {}
-    for prefix, block in zip(_prefixes(blocks), blocks, strict=True):
-        lines = lines_of(members_of(runs, block))
-        every = list(_drawings(lines, look, WIDTHS[width], target))
+    for prefix, each in zip(_prefixes(blocks), arranged, strict=True):
+        every = list(_drawings(each, look, WIDTHS[width], target, view))
         for at, (name, draw) in enumerate(every):
             progress(f"{prefix}{name}", at, len(every))
             with styled():
@@ -52,15 +54,23 @@ def draw_figures(
 
 
 def _drawings(
-    lines: Lines, look: Looks, width: float, target: float | None
+    block: Arranged, look: Looks, width: float, target: float | None, view: View
 ) -> Iterator[tuple[str, Callable[[], Any]]]:
     """All figures of a block by name, each drawn when called."""
+    lines = block.lines
+    targets = targets_of(block.shown, target, view, block.naming)
+    baseline = baseline_of(lines, view) or view.baseline
+    said = (
+        f"{100 * target:g}% accuracy"
+        if target is not None
+        else accuracy_words(baseline, view.score)
+    )
     for name, draw in CURVES.items():
         yield name, partial(draw, lines, look, width)
     yield "groups", partial(group_classes, lines, width)
     yield "seconds-by-kind", partial(seconds_by_kind, lines, width)
     yield "bytes-by-tier", partial(bytes_by_tier, lines, width)
-    yield "time-to-target", partial(time_to_target, lines, width, target)
+    yield "time-to-target", partial(time_to_target, lines, width, targets, said)
 
 
 def _prefixes(blocks: Sequence[Block]) -> list[str]:

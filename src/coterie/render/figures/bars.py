@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from statistics import mean, stdev
 from typing import Any
 
-from coterie.analysis.compare import seconds_to, targets_of
+from coterie.analysis.compare import seconds_to
 from coterie.analysis.format import number
 from coterie.render.figures.curves import Lines
 from coterie.render.figures.style import FILLS, HATCHES, legend, short
@@ -48,9 +48,8 @@ def bytes_by_tier(lines: Lines, width: float) -> Any:
     return _stacked(scaled, width, f"{what} sent, by tier of the network")
 
 
-def time_to_target(lines: Lines, width: float, target: float | None) -> Any:
-    """Simulated seconds until the target accuracy: the mean of the seeds that reached it."""
-    targets = targets_of([run for runs in lines.values() for run in runs], target)
+def time_to_target(lines: Lines, width: float, targets: Mapping[int, float], said: str) -> Any:
+    """Simulated seconds until the targets of the seeds: the mean of those that reached theirs."""
     if not targets:
         return None
     reached = {
@@ -71,7 +70,6 @@ def time_to_target(lines: Lines, width: float, target: float | None) -> Any:
         error = {"xerr": spread, "error_kw": {"elinewidth": 0.8, "capsize": 2}} if spread else {}
         axis.barh(at, mean(found), **bar, **error)
         axis.annotate(f"{number(mean(found))}{share}", (mean(found) + spread, at), **_beside)
-    said = f"{100 * target:g}% accuracy" if target is not None else "FedAvg's final accuracy"
     axis.set_xlabel(f"simulated seconds to {said}")
     return figure
 

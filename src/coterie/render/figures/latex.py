@@ -3,8 +3,8 @@ r"""The comparison as a LaTeX table for booktabs."""
 import re
 from collections.abc import Sequence
 
-from coterie.analysis.compare import Block, Line
-from coterie.analysis.format import cells, footing, heading
+from coterie.analysis.compare import Block
+from coterie.analysis.format import cells, chosen_keys, footing, heading
 
 SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -25,36 +25,44 @@ SPECIAL = {
     "'": r"\textquotesingle{}",
 }
 HEAD = (
-    *("", "accuracy", "time", "to target", "speed"),
+    *("time", "to target", "speed"),
     *(rf"$d_\mathrm{{{what}}}$" for what in ("local", "group", "global")),
     *("", ""),
 )
-UNITS = ("", r"\%", "s", "s", "up", "ms", "ms", "ms", r"$\Delta$", "group sizes")
+UNITS = ("s", "s", "up", "ms", "ms", "ms", r"$\Delta$", "group sizes")
 
 
 def latex_table(blocks: Sequence[Block]) -> bytes:
     r"""Write all blocks as one tabular, each under what tells it from the others."""
+    best, score = chosen_keys(blocks), blocks[0].score if blocks else "last"
+    which = {"last": "accuracy", "best": "best accuracy"}.get(
+        score, f"accuracy, last {score.partition(':')[2]}"
+    )
+    chosen = [escape(key.rpartition(".")[2]) for key in best]
+    head = ["", *("best" for _ in best), which, *HEAD]
+    units = ["", *chosen, r"\%", *UNITS]
     lines = [
         r"% \usepackage{booktabs}",
-        r"\begin{tabular}{l" + "r" * (len(HEAD) - 2) + "l}",
+        r"\begin{tabular}{l" + "r" * (len(head) - 2) + "l}",
         r"\toprule",
-        " & ".join(HEAD) + r" \\",
-        " & ".join(UNITS) + r" \\",
+        " & ".join(head) + r" \\",
+        " & ".join(units) + r" \\",
     ]
+    written = iter(cells([line for block in blocks for line in block.lines]))
     for block in blocks:
         lines.append(r"\midrule")
         if len(blocks) > 1:
             said = escape(heading(block))
-            lines.append(rf"\multicolumn{{{len(HEAD)}}}{{l}}{{\textit{{{said}}}}} \\")
-        lines += [" & ".join(_cells(line)) + r" \\" for line in block.lines]
+            lines.append(rf"\multicolumn{{{len(head)}}}{{l}}{{\textit{{{said}}}}} \\")
+        lines += [" & ".join(_cells(next(written), len(best))) + r" \\" for _ in block.lines]
     lines += [r"\bottomrule", r"\end{tabular}"]
     lines += [f"% {_comment(foot)}" for foot in dict.fromkeys(map(footing, blocks))]
     return ("\n".join(lines) + "\n").encode()
 
 
-def _cells(line: Line) -> list[str]:
-    name, *figures = cells(line)
-    return [escape(name), *map(_figure, figures)]
+def _cells(row: Sequence[str], texts: int) -> list[str]:
+    """Write a row: its name, so many values of settings, and figures."""
+    return [*map(escape, row[: 1 + texts]), *map(_figure, row[1 + texts :])]
 
 
 def _figure(text: str) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from coterie.analysis.lines import PLAIN, View
 from coterie.core.types import Progress
 from coterie.paper import Table
 from coterie.render.page.html import write
@@ -27,6 +28,7 @@ def write_report(
     left_out: Sequence[str] = (),
     progress: Progress = lambda what, done, of: None,
     tables: Sequence[Table] = (),
+    view: View = PLAIN,
 ) -> None:
     """Write one self-contained HTML page: tables, and for every setting its own and figures."""
-    write(path, render(page_data(runs, target, left_out, progress, tables=tables)))
+    write(path, render(page_data(runs, target, left_out, progress, tables=tables, view=view)))

@@ -8,8 +8,9 @@ from coterie.analysis.align import aligned
 from coterie.analysis.compare import first_reaching
 from coterie.analysis.curves import STATISTICS, Column, thin
 from coterie.core.types import Json
+from coterie.engine.update import NOTHING as PLAIN_STEPS
 from coterie.runs.record import RecordedRun
-from coterie.simulation.algorithms import find_algorithm
+from coterie.simulation.algorithms import ALGORITHMS
 from coterie.theory.bounds import Constants, simple_distance
 
 Values = list[float] | None  # of every seed, if all have one
@@ -38,6 +39,9 @@ QUANTITIES = (
     Quantity("test_loss", "test loss", "", "curves"),
     Quantity("Delta", "Delta: groups from the whole", "", "divergence"),
     Quantity("delta", "delta: nodes from their group", "", "divergence"),
+    Quantity("node_worst", "accuracy of the worst tenth of nodes", "%", "nodes", 100.0),
+    Quantity("node_mean", "mean accuracy of nodes", "%", "nodes", 100.0),
+    Quantity("node_sd", "standard deviation over nodes", "%", "nodes", 100.0),
     Quantity(BOUND, "bound: straying in the next round", "", "divergence"),
 )
 DIGITS, NOTHING = 6, 1e-12  # what is smaller is what rounding left of 0
@@ -51,7 +55,7 @@ def curve(runs: Sequence[RecordedRun], most: int) -> Json:
     that chose their schedules are averaged between the steps that they measured, too.
     """
     measured = [
-        {row["t"]: {**row, BOUND: of(row)} for row in run.rows if row["test_accuracy"] is not None}
+        {row["t"]: {**row, BOUND: of(row)} for row in run.rows if _measured(row)}
         for run, of in ((run, bound(run)) for run in runs)
     ]
     shared = aligned(runs, measured)
@@ -90,9 +94,12 @@ def bound(run: RecordedRun) -> Callable[[Json], float | None]:
         return lambda row: None
     taus = told["algorithm.tau1"], told["algorithm.tau2"]
     lr, decay = told["train.lr"], told["train.lr_decay"]
-    if not all(isinstance(value, int | float) for value in (*taus, lr, decay)):  # auto, or damaged
+    algorithm = ALGORITHMS.get(told["algorithm.name"])
+    known = all(isinstance(value, int | float) for value in (*taus, lr, decay))  # not auto
+    given = told.get("algorithm.groups", "auto") == "auto"
+    if algorithm is None or algorithm.update is not PLAIN_STEPS or not (known and given):
         return lambda row: None
-    schedule = find_algorithm(told["algorithm.name"]).schedule(*taus)
+    schedule = algorithm.schedule(*taus)
 
     def of(row: Json) -> float | None:
         if row.get("Delta") is None or row.get("delta") is None:
@@ -101,6 +108,11 @@ def bound(run: RecordedRun) -> Callable[[Json], float | None]:
         return simple_distance(Constants(eta, 0.0, row["delta"], row["Delta"]), schedule)
 
     return of
+
+
+def _measured(row: Json) -> bool:
+    """Whether anything was measured at a row: not all is in every one that has something."""
+    return any(row.get(each.key) is not None for each in QUANTITIES)
 
 
 def _column(rows: Sequence[Json], quantity: Quantity) -> Values:

@@ -6,18 +6,21 @@ from importlib.metadata import version
 from pathlib import Path
 from statistics import mean
 
-from coterie.analysis.compare import (
-    Block,
-    compare,
+from coterie.analysis.compare import Block, block_of, first_at_target, targets_of
+from coterie.analysis.export import run_names
+from coterie.analysis.format import cells, columns, footing, heading
+from coterie.analysis.lines import (
+    PLAIN,
+    Arranged,
+    Naming,
+    View,
+    arrange,
     differing,
     label,
-    lines_of,
-    members_of,
     name_of,
-    targets_of,
+    naming_of,
+    pooled,
 )
-from coterie.analysis.export import run_names
-from coterie.analysis.format import COLUMNS, cells, footing, heading
 from coterie.analysis.palette import look_numbers
 from coterie.core.types import Json, Progress
 from coterie.paper import Table
@@ -25,11 +28,12 @@ from coterie.render.page.chosen import choices
 from coterie.render.page.costs import bars, pareto
 from coterie.render.page.curve_data import AXES, QUANTITIES, curve, hit
 from coterie.render.page.network_data import groups_of, key_of, network_of
+from coterie.render.page.node_data import nodes_of
 from coterie.runs.record import RecordedRun
-from coterie.simulation.algorithms import ALGORITHMS
 
 MakeCurve = Callable[[Sequence[RecordedRun], int], Json]
 MakeNetwork = Callable[[RecordedRun], Json]
+MakeNodes = Callable[[Sequence[RecordedRun]], Json | None]
 FORMAT = 1
 MOST_POINTS, LEAST_POINTS = 2000, 200  # of a curve
 MOST_NUMBERS = 400_000  # of all curves: about 3 MB
@@ -42,26 +46,32 @@ def page_data(
     progress: Progress = lambda what, done, of: None,
     *,
     tables: Sequence[Table] = (),
+    view: View = PLAIN,
     expected: Sequence[Json] = (),
     make_curve: MakeCurve = curve,
     make_network: MakeNetwork = network_of,
+    make_nodes: MakeNodes = nodes_of,
 ) -> Json:
     """Describe runs block by block; `left_out` are lines about runs that could not be shown.
 
-    A block holds runs that differ in algorithm and seed only; nothing is averaged across blocks.
+    A block holds runs that differ in what names lines and in the seed only; nothing is averaged
+    across blocks.
     Runs that are not complete are lines of their own; before its groups are known, a run's grouping
     is empty. `tables` stand on top. For a page that is made again and again: `expected` are the
-    configs of all runs to come, so that colours stay, and `make_curve` and `make_network` may
-    remember what they made.
+    configs of all runs to come, so that colours stay, and what makes curves, networks and nodes may
+    remember what it made.
     """
-    blocks = compare(runs, target)
-    members = [members_of(runs, block) for block in blocks]
-    styles = _styles(runs, blocks, expected)
-    page = _Page(styles, _names(runs), _most_points(members), {}, make_curve, make_network)
+    blocks = arrange(runs, view, expected)
+    naming = naming_of([*expected, *(run.config for run in runs)], view)
+    named = {run.folder: label(run, naming) for run in runs}
+    styles = _styles(blocks, expected, naming)
+    most = _most_points(blocks)
+    page = _Page(styles, _names(runs), most, {}, make_curve, make_network, make_nodes)
     told = []
-    for number, (block, own) in enumerate(zip(blocks, members, strict=True)):
+    made = [block_of(own, target, view) for own in blocks]
+    for number, pair in enumerate(zip(blocks, made, strict=True)):
         progress("settings", number, len(blocks))
-        told.append(_block(page, block, own, target))
+        told.append(_block(page, *pair, target, view))
     return {
         "format": FORMAT,
         "title": f"{len(runs)} run{'' if len(runs) == 1 else 's'}",
@@ -71,10 +81,10 @@ def page_data(
         "notes": _version_notes(runs, page.names),
         "axes": [axis._asdict() for axis in AXES],
         "quantities": [quantity._asdict() for quantity in QUANTITIES],
-        "columns": [name.replace("\n", " ") for name in COLUMNS],
+        "columns": [name.replace("\n", " ") for name in columns(made)],
         "blocks": told,
         "networks": list(page.networks.values()),
-        **_settings(runs, page.names, members),
+        **_settings(runs, page.names, named, blocks),
     }
 
 
@@ -88,10 +98,11 @@ class _Page:
     networks: dict[bytes, Json]
     make_curve: MakeCurve
     make_network: MakeNetwork
+    make_nodes: MakeNodes
 
     def network(self, run: RecordedRun) -> int | None:
         """Return the number of a run's network; None for a run that needs or has none yet."""
-        if not run.grouping or ALGORITHMS[run.config["algorithm"]["name"]].pooled:
+        if not run.grouping or pooled(run):
             return None
         key = key_of(run)
         if key not in self.networks:
@@ -99,15 +110,16 @@ class _Page:
         return list(self.networks).index(key)
 
 
-def _styles(
-    runs: Sequence[RecordedRun], blocks: Sequence[Block], expected: Sequence[Json]
-) -> dict[str, int]:
+def _styles(blocks: Sequence[Arranged], expected: Sequence[Json], naming: Naming) -> dict[str, int]:
     """Number the looks of labels; a line keeps its own when its runs are complete."""
-    names = {label(run): name_of(run.config) for run in runs}
-    to_come = [name_of(config) for config in expected]
-    shown = [names[line.algorithm] for block in blocks for line in block.lines]
-    number_of = look_numbers([*to_come, *shown])
-    return {said: number_of[name] for said, name in names.items()}
+    names = {
+        line: name_of(runs[0].config, naming)
+        for block in blocks
+        for line, runs in block.lines.items()
+    }
+    to_come = [name_of(config, naming) for config in expected]
+    number_of = look_numbers([*to_come, *names.values()])
+    return {line: number_of[name] for line, name in names.items()}
 
 
 def _names(runs: Sequence[RecordedRun]) -> dict[Path, str]:
@@ -116,37 +128,38 @@ def _names(runs: Sequence[RecordedRun]) -> dict[Path, str]:
     return dict(zip(folders, run_names(folders), strict=True)) if runs else {}
 
 
-def _most_points(members: Sequence[Sequence[RecordedRun]]) -> int:
+def _most_points(blocks: Sequence[Arranged]) -> int:
     """Share the numbers that a page may hold among its curves."""
-    numbers = 0
-    for runs in members:
-        by_label = lines_of(runs)
-        numbers += sum(
-            len(AXES) + len(QUANTITIES) * (4 if len(own) > 1 else 1) for own in by_label.values()
-        )
+    numbers = sum(
+        len(AXES) + len(QUANTITIES) * (4 if len(own) > 1 else 1)
+        for block in blocks
+        for own in block.lines.values()
+    )
     return max(LEAST_POINTS, min(MOST_POINTS, MOST_NUMBERS // max(numbers, 1)))
 
 
-def _block(page: _Page, block: Block, runs: list[RecordedRun], target: float | None) -> Json:
-    by_label = lines_of(runs)
-    targets = targets_of(runs, target)
+def _block(page: _Page, own: Arranged, block: Block, target: float | None, view: View) -> Json:
+    by_label = own.lines
+    targets = targets_of(own.shown, target, view, own.naming)
     said = [100 * value for value in targets.values()]
     lines = [
         {
             "label": line.algorithm,
             "style": page.styles[line.algorithm],
-            "cells": cells(line),
+            "cells": row,
             "accuracy": line.accuracy,
             "target_s": line.target_s,
             "reached": line.reached,
             **_line(page, by_label[line.algorithm], targets),
         }
-        for line in block.lines
+        for line, row in zip(block.lines, cells(block.lines), strict=True)
     ]
+    first = first_at_target(block.lines)
     return {
         "heading": heading(block),
         "footing": footing(block),
         "target": {"mean": mean(said), "low": min(said), "high": max(said)} if said else None,
+        "first": None if first is None else block.lines.index(first),
         "notes": _notes(by_label, lines),
         "lines": lines,
         "bars": bars([by_label[line.algorithm] for line in block.lines]),
@@ -172,6 +185,7 @@ def _line(page: _Page, runs: list[RecordedRun], targets: dict[int, float]) -> Js
         "network": network,
         "z": first.grouping["z"] if drawn else None,
         "servers": first.grouping.get("servers") if drawn else None,
+        "nodes": page.make_nodes(runs) if first.grouping else None,
     }
 
 
@@ -198,6 +212,8 @@ def _notes(by_label: dict[str, list[RecordedRun]], lines: list[Json]) -> list[st
             "most of every stretch are kept, so no peak is lost."
         )
     for line in lines:
+        if line["nodes"] and "problem" in line["nodes"]:
+            notes.append(f"{line['label']}: nodes are not shown: {line['nodes']['problem']}")
         if line["curve"]["unshared"]:
             notes.append(
                 f"{line['label']}: {line['curve']['unshared']} steps that not all seeds measured "
@@ -232,19 +248,20 @@ def _version_notes(runs: Sequence[RecordedRun], names: dict[Path, str]) -> list[
 def _settings(
     runs: Sequence[RecordedRun],
     names: dict[Path, str],
-    members: Sequence[Sequence[RecordedRun]],
+    named: dict[Path, str],
+    blocks: Sequence[Arranged],
 ) -> Json:
     """Settings that all runs share, those that differ, and where each run comes from."""
     tables = [{"seed": run.config["seed"], **run.settings} for run in runs]
     differs = differing(tables)
     first = tables[0] if tables else {}
     shared = {key: _said(value) for key, value in first.items() if key not in differs}
-    block_of = {run.folder: at for at, own in enumerate(members) for run in own}
+    place = {run.folder: at for at, block in enumerate(blocks) for run in block.members}
     told = [
         {
             "name": names[run.folder],
-            "block": block_of[run.folder],
-            "label": label(run),
+            "block": place.get(run.folder),
+            "label": named[run.folder],
             "accuracy": run.summary["test_accuracy"],
             "settings": [_said(table.get(key)) for key in differs],
             "origin": _origin(run),

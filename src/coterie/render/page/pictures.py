@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from coterie.analysis.compare import compare, lines_of, members_of
+from coterie.analysis.compare import block_of
 from coterie.analysis.curves import curve
 from coterie.analysis.format import heading
+from coterie.analysis.lines import arrange
 from coterie.analysis.palette import COLOURS, look_numbers
 from coterie.paper import Dots
 from coterie.render.page.html import plain_log_x, png, write
@@ -19,11 +20,11 @@ MARKERS = ("o", "s", "^", "D", "X", "v", "P")
 
 def write_picture(runs: Sequence[RecordedRun], path: Path) -> None:
     """Write one PNG with a row of accuracy curves per setting."""
-    blocks = compare(runs)
-    number_of = look_numbers(line.algorithm for block in blocks for line in block.lines)
+    blocks = arrange(runs)
+    number_of = look_numbers(name for block in blocks for name in block.lines)
     figure, axes = _canvas(len(blocks))
     for row, block in zip(axes, blocks, strict=True):
-        _draw_accuracy(row, lines_of(members_of(runs, block)), number_of, heading(block))
+        _draw_accuracy(row, block.lines, number_of, heading(block_of(block, None)))
     write(path, png(figure))
 
 

@@ -7,7 +7,16 @@ from pathlib import Path
 from typing import Any
 
 ASSETS = Path(__file__).parent / "assets"
-SCRIPTS = ("core.js", "figure.js", "lines.js", "shapes.js", "dots.js", "network.js", "page.js")
+SCRIPTS = (
+    "core.js",
+    "figure.js",
+    "lines.js",
+    "shapes.js",
+    "dots.js",
+    "network.js",
+    "nodes.js",
+    "page.js",
+)
 LIVE = "live.js"
 NEEDS_SCRIPT = (
     "This page draws its tables and figures with JavaScript, which is off. "

@@ -7,18 +7,20 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import mean
 
-from coterie.core.errors import RecordError
+from coterie.analysis.lines import PLAIN, View
+from coterie.core.errors import CoterieError, RecordError
 from coterie.core.types import Json
 from coterie.render.page import page_data
 from coterie.render.page.curve_data import curve
 from coterie.render.page.network_data import key_of, network_of
+from coterie.render.page.node_data import nodes_of
 from coterie.render.watch.reader import Seen, Signs, see, signs, steps_of
 from coterie.runs.record import ROWS, RUNS, RecordedRun, below
 from coterie.runs.validate import UNREADABLE, read_json
-from coterie.simulation.algorithms import ALGORITHMS
 
 FORMAT = 1
 LEAST_S = 1.0  # between two looks at the folder
@@ -45,13 +47,13 @@ class Planned:
 class Live:
     """A folder that is watched; many may ask at once, and one look at the folder serves all."""
 
-    def __init__(self, folder: Path, target: float | None = None) -> None:
+    def __init__(self, folder: Path, target: float | None = None, view: View = PLAIN) -> None:
         """Watch a folder that is there, whatever it holds."""
         if not folder.is_dir():
             raise RecordError(
                 f"{folder}: no such folder; name that of a run, of a sweep, or of several"
             )
-        self._folder, self._target = folder, target
+        self._folder, self._target, self._view = folder, target, view
         self._lock = threading.Lock()
         self._again_at = -1.0
         self._answer = Answer(b"", "")
@@ -59,6 +61,7 @@ class Live:
         self._sweeps: Signs = ()
         self._seen: dict[Path, Seen] = {}
         self._kept = _Kept()
+        self._refused: CoterieError | None = None
 
     def latest(self) -> Answer:
         """Return what the folder holds, as of a second ago at most."""
@@ -69,6 +72,12 @@ class Live:
                 now = time.monotonic()
                 self._again_at = now + max(LEAST_S, (now - began) / SHARE)
             return self._answer
+
+    def check(self) -> None:
+        """Say what forbids to show the runs there are as asked for."""
+        self.latest()
+        if self._refused:
+            raise self._refused
 
     def _look(self) -> None:
         folders, sweeps = _found(self._folder)
@@ -96,14 +105,8 @@ class Live:
         seen.sort(key=lambda s: (ORDER.index(s.status), place.get(s.folder, 0), s.folder))
         runs = [s.run for s in sorted(seen, key=lambda s: s.folder) if s.run]
         configs = [*(run.config for run in planned), *(run.config for run in runs)]
-        page = page_data(
-            runs,
-            self._target,
-            [*problems, *(s.problem for s in seen if s.problem)],
-            expected=[config for config in configs if _known(config)],
-            make_curve=self._curve,
-            make_network=self._network,
-        )
+        problems += [s.problem for s in seen if s.problem]
+        page = self._page(runs, problems, [config for config in configs if _known(config)])
         self._kept.forget()
         return {
             "format": FORMAT,
@@ -113,11 +116,32 @@ class Live:
             "page": page,
         }
 
+    def _page(self, runs: list[RecordedRun], problems: list[str], expected: list[Json]) -> Json:
+        """Make the page as it was asked for; as usual where runs that came since forbid that."""
+        page = partial(
+            page_data,
+            runs,
+            self._target,
+            expected=expected,
+            make_curve=self._curve,
+            make_network=self._network,
+            make_nodes=self._nodes,
+        )
+        try:
+            return page(problems, view=self._view)
+        except CoterieError as error:
+            self._refused = error
+            return page([*problems, f"not shown as asked for: {error}"])
+
     def _curve(self, runs: Sequence[RecordedRun], most: int) -> Json:
         return self._kept.get((*runs, most), lambda: curve(runs, most))
 
     def _network(self, run: RecordedRun) -> Json:
         return self._kept.get(key_of(run), lambda: network_of(run))
+
+    def _nodes(self, runs: Sequence[RecordedRun]) -> Json | None:
+        found: Json | None = self._kept.get(("nodes", *runs), lambda: {"of": nodes_of(runs)})["of"]
+        return found
 
     def _told(self, seen: Seen) -> Json:
         name = seen.folder.relative_to(self._folder).as_posix()
@@ -186,8 +210,7 @@ def _planned(sweeps: Sequence[Path]) -> tuple[list[Planned], list[str]]:
 
 def _known(config: Json) -> bool:
     algorithm = config.get("algorithm")
-    name = algorithm.get("name") if isinstance(algorithm, dict) else None
-    return isinstance(name, str) and name in ALGORITHMS
+    return isinstance(algorithm, dict) and isinstance(algorithm.get("name"), str)
 
 
 def _own_left_s(seen: Seen) -> float | None:

@@ -28,6 +28,7 @@ from coterie.runs.sweep.resume import (
     check_no_run,
     check_same,
     recorded_jobs,
+    relabel,
     still_to_do,
     sweep_folder,
 )
@@ -46,6 +47,7 @@ __all__ = [
     "place_jobs",
     "plan_jobs",
     "recorded_jobs",
+    "relabel",
     "run_jobs",
     "still_to_do",
     "sweep_folder",

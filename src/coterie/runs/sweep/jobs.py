@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from coterie.config.files import flat
+from coterie.config.files import decides, flat
 from coterie.config.settings import Config
 from coterie.core.errors import CoterieError
 
@@ -41,13 +41,12 @@ class RunsFailed(CoterieError):  # noqa: N818
         self.failed = failed
 
 
+@dataclass(eq=False)
 class Stop:
     """Whether runs should stop: asked for by a signal, looked at after every aggregation."""
 
-    def __init__(self) -> None:
-        """Start with nobody having asked."""
-        self.asked = False
-        self.midway = False  # there is a step to finish; before that, stop at once
+    asked: bool = False
+    midway: bool = False  # there is a step to finish; before that, stop at once
 
     def __call__(self) -> bool:
         """Whether to stop."""
@@ -81,7 +80,7 @@ def varying(configs: list[Config]) -> list[str]:
     """Keys in which the configs differ, without those that follow from an earlier one."""
     tables = [flat(config) for config in configs]
     kept: list[str] = []
-    for key in tables[0]:
+    for key in filter(decides, tables[0]):
         values = {str(table[key]) for table in tables}
         follows = any(
             len({(str(table[other]), str(table[key])) for table in tables})

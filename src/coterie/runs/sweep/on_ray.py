@@ -24,9 +24,9 @@ from coterie.core.errors import ClusterError, ConfigError, CoterieError
 from coterie.core.files import write_atomically
 from coterie.data import Dataset
 from coterie.engine.ray.cluster import Cluster, Flag, Knobs, Lost, Size
-from coterie.runs.execute import execute
 from coterie.runs.record import ROWS, RUNS, resume_command
 from coterie.runs.sweep.jobs import Job, OnRow, Stop, Tail
+from coterie.runs.sweep.workers import Failed, outcome
 
 POLL_S = 0.2
 ASK_S = 0.5  # between two looks of a run at whether it should stop
@@ -38,7 +38,6 @@ KNOBS = Knobs(
     "raise ray.cpus_per_run, so that fewer run at a time",
     "raise ray.gpus_per_run, so that fewer share a GPU",
 )
-Failed = dict[str, CoterieError]
 Files = dict[str, bytes]
 
 
@@ -203,24 +202,7 @@ def _outcome(
             looked, asked = time.monotonic(), flag.is_set()
         return asked
 
-    if asked:
-        return "stopped", None
-    try:
-        execute(
-            job.config,
-            job.folder,
-            dataset=dataset,
-            resume=job.resume,
-            threads=job.threads,
-            checkpoint_every_s=every_s,
-            stop=stop,
-            wait_s=job.wait_s,
-        )
-    except CoterieError as error:
-        return "failed", error
-    except KeyboardInterrupt:
-        return "stopped", None
-    return "done", None
+    return ("stopped", None) if asked else outcome(job, every_s, dataset=dataset, stop=stop)
 
 
 def in_a_line(error: Exception) -> CoterieError:

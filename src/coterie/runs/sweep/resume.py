@@ -5,14 +5,14 @@ import os
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO, Any
 
-from coterie.config.files import make_config
+from coterie.config.files import LABEL, make_config, to_toml
 from coterie.config.settings import Config
 from coterie.core.errors import ConfigError, RecordError
-from coterie.core.files import lock, write_json, writing
+from coterie.core.files import lock, write_atomically, write_json, writing
 from coterie.runs.checkpoint import difference, tidy
 from coterie.runs.record import COMPLETE, DIVERGED, ROWS, RUNS, below, ended, resume_command
 from coterie.runs.sweep.jobs import Job
@@ -98,6 +98,34 @@ def _write_down(folder: Path, jobs: list[Job]) -> None:
         told += [{"folder": job.label, "config": asdict(job.config)} for job in more]
         with writing(path):
             write_json(path, {"runs": told})
+
+
+def relabel(folder: Path, jobs: list[Job]) -> None:
+    """Call the runs that a sweep's folder holds as their experiment file calls them now.
+
+    A label changes no result, so that no run begins anew for it.
+    """
+    renamed = {job.label: job.config.label for job in jobs if _called(job) != job.config.label}
+    if not renamed:
+        return
+    with _held(folder):
+        told = _read_runs(folder / RUNS)
+        for run in told:
+            if run["folder"] in renamed:
+                run["config"][LABEL] = renamed[run["folder"]]
+        for name, label in renamed.items():
+            path = folder / name / "config.toml"
+            if path.exists():
+                with writing(path):
+                    written = to_toml(replace(_read_config(path), label=label))
+                    write_atomically(path, written.encode())
+        with writing(folder / RUNS):
+            write_json(folder / RUNS, {"runs": told})
+
+
+def _called(job: Job) -> str:
+    path = job.folder / "config.toml"
+    return _read_config(path).label if path.exists() else job.config.label
 
 
 def recorded_jobs(folder: Path) -> list[Job]:

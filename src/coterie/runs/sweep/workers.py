@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Any
@@ -183,12 +184,14 @@ def _work(pipe: Connection, every_s: float) -> None:
             return
         stop = Stop()
         signal.signal(signal.SIGTERM, stop.ask)
-        outcome = _outcome(job, pipe, every_s, stop)
+        ended = _told(job, pipe, every_s, stop)
         with suppress(OSError):  # the parent is gone; its pipe has ended
-            pipe.send(outcome)
+            pipe.send(ended)
 
 
-def _outcome(job: Job, pipe: Connection, every_s: float, stop: Stop) -> tuple[str, Any]:
+def _told(job: Job, pipe: Connection, every_s: float, stop: Stop) -> tuple[str, Any]:
+    """Do a job whose parent is told what it says, and when it has begun."""
+
     def tell(what: str, more: Any = None) -> None:
         with suppress(OSError):
             pipe.send((what, more))
@@ -198,18 +201,17 @@ def _outcome(job: Job, pipe: Connection, every_s: float, stop: Stop) -> tuple[st
             tell("begun")
         stop.midway = True
 
+    def leave() -> bool:
+        return stop() or pipe.poll()  # whatever comes now, or the end, means stop
+
+    return outcome(job, every_s, on_state=on_state, stop=leave, say=partial(tell, "say"))
+
+
+def outcome(job: Job, every_s: float, **more: Any) -> tuple[str, CoterieError | None]:
+    """Do a job, and return how it ended: done, stopped, or failed with an error."""
+    more |= {"resume": job.resume, "threads": job.threads, "wait_s": job.wait_s}
     try:
-        execute(
-            job.config,
-            job.folder,
-            on_state=on_state,
-            resume=job.resume,
-            threads=job.threads,
-            checkpoint_every_s=every_s,
-            stop=lambda: stop() or pipe.poll(),  # whatever comes now, or the end, means stop
-            say=lambda line: tell("say", line),
-            wait_s=job.wait_s,
-        )
+        execute(job.config, job.folder, checkpoint_every_s=every_s, **more)
     except CoterieError as error:
         return "failed", error
     except KeyboardInterrupt:

@@ -237,7 +237,7 @@ class Watch {
 
   // The heading of the block that each run is in.
   places(data) {
-    return new Map(data ? data.page.runs.map((run) => [run.name, data.page.blocks[run.block].heading]) : []);
+    return new Map(data ? data.page.runs.filter((run) => run.block !== null).map((run) => [run.name, data.page.blocks[run.block].heading]) : []);
   }
 }
 

@@ -83,7 +83,8 @@ function drawEdges(root, width, line) {
   return 34 + h * edges.names.length;
 }
 
-function drawNetwork(root, width, line, net) {
+// With `paint`, nodes have its fill(i) instead of their group's look, and its rows(i) besides.
+function drawNetwork(root, width, line, net, paint = null) {
   const pad = 18;
   const height = net.square ? Math.min(width, 620) : net.nodes > 200 ? 400 : 300;
   const side = net.square ? height : width;
@@ -98,11 +99,11 @@ function drawNetwork(root, width, line, net) {
   for (let v = n; v < place.length; v += 1)
     svg(root, "rect", { x: place[v][0] - 2.5, y: place[v][1] - 2.5, width: 5, height: 5, class: "switch" });
   const nodes = line.z.map((k, i) => {
-    const { colour, marker } = groupLook(k);
-    return svg(root, "path", { d: markerPath(marker, ...place[i], r), class: "node", style: `fill:${colour}` });
+    const { colour, marker } = paint ? { colour: paint.fill(i), marker: "circle" } : groupLook(k);
+    return svg(root, "path", { d: markerPath(marker, ...place[i], paint ? 1.3 * r : r), class: "node", style: `fill:${colour}` });
   });
   const serves = new Map();
-  line.servers.forEach((v, k) => serves.set(v, [...(serves.get(v) || []), k]));
+  if (!paint) line.servers.forEach((v, k) => serves.set(v, [...(serves.get(v) || []), k]));
   for (const [v, own] of serves)
     svg(root, "path", { d: markerPath("star", ...place[v], serves.size > 12 ? 7.5 : Math.max(9, 2 * r)), class: "server", style: `fill:${own.length > 1 ? "var(--card)" : groupLook(own[0]).colour}` });
   const marks = svg(root, "g", { "data-hover": true });
@@ -132,11 +133,12 @@ function drawNetwork(root, width, line, net) {
       const k = v < n ? line.z[v] : own ? own[0] : null;
       if (k !== null) nodes.forEach((node, i) => node.classList.toggle("dim", line.z[i] !== k));
       const rows = v < n ? [
+        ...(paint ? paint.rows(v) : []),
         [groupLook(k).colour, "group", String(k)],
         [null, "examples", number(net.examples[v])],
         [null, "classes", held(net.held[v]) || "none"],
       ] : [[null, "switch", ""]];
-      rows.push([null, "server", own ? `of group ${own.join(", ")}` : "no"]);
+      if (!paint) rows.push([null, "server", own ? `of group ${own.join(", ")}` : "no"]);
       return [...place[v], net.names[v], rows];
     },
   });

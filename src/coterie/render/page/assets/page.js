@@ -2,10 +2,11 @@
 
 const ALWAYS_OPEN = 8; // more blocks than these begin folded
 const COLUMN_HELP = [
-  ["accuracy", "on the test part, at the end; mean ± standard deviation over seeds"],
+  ["best ...", "the value of a setting with which this line does best on the validation part, mean over seeds"],
+  ["accuracy", "on the test part, at the end unless the heading says otherwise; mean ± standard deviation over seeds"],
   ["sim s", "simulated seconds of the whole run, computation and transfers"],
   ["s to target", "simulated seconds until the target accuracy was first measured; (3/5) means that three of five seeds did, and the mean is over those"],
-  ["speed up", "FedAvg's time to target over this one's, on seeds where both reached it"],
+  ["speed up", "the baseline's time to target over this one's, FedAvg's unless said otherwise, on seeds where both reached it; ± of the seeds' own ratios"],
   ["d_local, d_group, d_global", "milliseconds of one local step, one group mean, one global mean"],
   ["Delta", "how far the groups' gradients are from the whole's at the end; 0 is a perfect miniature"],
   ["delta", "how far the nodes' gradients are from their group's"],
@@ -89,13 +90,10 @@ class Page {
   contents(data) {
     const part = html(this.root, "nav", { "aria-label": "Contents" });
     html(part, "h2", {}, `${data.blocks.length} settings`);
-    html(part, "p", { class: "quiet" }, "Runs that differ in more than algorithm and seed are never averaged; each setting is a block of its own.");
+    html(part, "p", { class: "quiet" }, "Runs that differ in more than seed and what names their line are never averaged; each setting is a block of its own.");
     const rows = data.blocks.map((block, at) => {
       const best = block.lines.reduce((a, b) => (b.accuracy > a.accuracy ? b : a));
-      const timed = block.lines.filter((line) => line.target_s !== null);
-      const most = Math.max(...block.lines.map((line) => line.seeds.length));
-      const sure = timed.filter((line) => line.reached === most); // a mean of some seeds may be of the easier ones
-      const quick = (sure.length ? sure : timed).reduce((a, b) => (a && a.target_s <= b.target_s ? a : b), null);
+      const quick = block.first === null ? null : block.lines[block.first];
       const share = quick && quick.reached < quick.seeds.length ? ` (${quick.reached}/${quick.seeds.length})` : "";
       return [
         { link: `#block-${at + 1}`, text: block.heading, act: () => this.open(at) },
@@ -147,6 +145,11 @@ class Page {
     const who = section("Groups");
     add(who, networks(block, data));
     add(who, heatmaps(block));
+    const nodes = [nodeSpread(block), nodeMap(block, data), curves(block, data, "nodes", "Nodes on the way", "Mean, spread and worst tenth of the nodes' accuracies over time")];
+    if (nodes.some(Boolean)) {
+      const fare = section("Nodes");
+      for (const spec of nodes) add(fare, spec);
+    }
     const what = section("Costs");
     for (const bars of block.bars) add(what, stacked(block, bars));
     add(what, front(block));
