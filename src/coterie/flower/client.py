@@ -79,7 +79,7 @@ def answer_train(
     """Reply with the trained model, the examples that weigh it, and what an algorithm keeps."""
     content = RecordDict(
         {
-            ARRAYS: ArrayRecord({key: Array(np.asarray(a)) for key, a in arrays.items()}),
+            ARRAYS: _record(arrays),
             METRICS: MetricRecord({NUM_EXAMPLES: int(num_examples), **(metrics or {})}),
         }
     )
