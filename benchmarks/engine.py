@@ -20,15 +20,17 @@ import numpy as np
 import torch
 
 from coterie.engine.contract import LocalSteps
+from coterie.engine.local_rule import PLAIN, LocalRule
 from coterie.engine.module import Nodes
 from coterie.engine.vectorized import Vectorized
 from coterie.models import make_model
+from coterie.simulation.algorithms import ALGORITHMS
 
 sys.path.insert(0, str(Path(__file__).parent / "peers"))
 from environments import ONE_THREAD, measure
 from work import LEARNING_RATE, WORKS, Work
 
-PARTS = ("peers", "ways", "cores", "growth", "memory", "profile")
+PARTS = ("peers", "ways", "updates", "cores", "growth", "memory", "profile")
 GROWTH = (100, 300, 1000, 3000, 10_000)
 # Multiply-adds of one example, forward; the gradient of the images is not computed.
 LAYERS = {
@@ -36,6 +38,7 @@ LAYERS = {
     "2nn": [784 * 200, 200 * 200, 2000],
     "cnn": [576 * 64 * 25, 64 * 64 * 64 * 25, 1024 * 256, 2560],
 }
+UPDATES = ("fedavg", "fedprox", "scaffold", "feddyn", "fednova", "hier-scaffold", "ditto")
 COMPARED = ("2nn-100", "2nn-1000", "sr-1000", "cnn-100")
 
 
@@ -56,7 +59,7 @@ def peak() -> float:
     return 2 * 2048**3 / best / 1e9
 
 
-def make_engine(work: Work, workers: int = 1) -> Vectorized:
+def make_engine(work: Work, workers: int = 1, rule: LocalRule = PLAIN) -> Vectorized:
     """Build the engine on a work."""
     x, y = work.data()
     torch.manual_seed(0)
@@ -67,7 +70,7 @@ def make_engine(work: Work, workers: int = 1) -> Vectorized:
     few = (x[:2000], y[:2000])
     steps = LocalSteps(LEARNING_RATE, 1.0, work.batch, "epoch", 0)
     nodes = Nodes(x, y, work.sizes())
-    return Vectorized(model, nodes, {"val": few, "test": few}, steps, workers=workers)
+    return Vectorized(model, nodes, {"val": few, "test": few}, steps, rule=rule, workers=workers)
 
 
 def one(work: Work, rounds: int, kernel: str, workers: int) -> dict[str, Any]:
@@ -160,6 +163,30 @@ def ways(*, quick: bool) -> None:
                 continue
             cells.append(f"{apart(name, 1, fraction, kernel)['cpu_s']:8.2f}")
         print(f"{name:9} {' '.join(cells)}")
+
+
+def updates(*, quick: bool) -> None:
+    """Print CPU seconds of a turn of two local epochs by algorithm, and how many times FedAvg's.
+
+    Everybody has a turn, then everybody another, in one process; the least of all counts.
+    """
+    torch.set_num_threads(1)
+    print("\nCPU seconds of two local epochs by what an algorithm adds to SGD, one thread")
+    print(f"{'work':9} " + " ".join(f"{name:>16}" for name in UPDATES))
+    for name in ("sr-1000", "2nn-100", "2nn-1000"):
+        work = WORKS[name].part(0.05 if quick else 0.2)
+        engines = {
+            who: make_engine(work, rule=LocalRule(update=ALGORITHMS[who].update)) for who in UPDATES
+        }
+        z = np.zeros(work.nodes, dtype=np.int64)
+        best = dict.fromkeys(UPDATES, float("inf"))
+        for _ in range(2 if quick else 7):
+            for who, engine in engines.items():
+                models, start = engine.initial(), time.process_time()
+                engine.advance(models, 0, 2, z)
+                best[who] = min(best[who], time.process_time() - start)
+        cells = (f"{s:8.3f} {s / best['fedavg']:6.2f}x" for s in best.values())
+        print(f"{name:9} " + " ".join(f"{cell:>16}" for cell in cells), flush=True)
 
 
 def cores(*, quick: bool) -> None:
@@ -284,6 +311,7 @@ def main() -> None:
         {
             "peers": peers,
             "ways": ways,
+            "updates": updates,
             "cores": cores,
             "growth": growth,
             "memory": memory,

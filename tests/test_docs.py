@@ -1,5 +1,6 @@
 """What the documents say is so: links lead somewhere, cited tests exist, commands run."""
 
+import inspect
 import json
 import re
 import shlex
@@ -13,6 +14,7 @@ from click.testing import CliRunner
 
 import coterie
 from coterie.cli import main
+from coterie.simulation.algorithms import MAKERS
 from pages import DOCS, PAGES, PRINTED, README, ROOT, Block, blocks, named, prose
 
 WIDEST = 120
@@ -93,6 +95,15 @@ def test_every_page_of_the_docs_is_on_the_site() -> None:
 def test_every_public_name_is_in_the_reference() -> None:
     told = (DOCS / "reference" / "api.md").read_text()
     assert {name for name in coterie.__all__ if not re.search(rf"coterie\.{name}\b", told)} == set()
+
+
+def test_every_algorithm_is_in_the_reference_with_its_options() -> None:
+    told = (DOCS / "reference" / "algorithms.md").read_text().splitlines()
+    for name, make in MAKERS.items():
+        takes = inspect.signature(make).parameters.items()
+        options = [f"`{key} = {p.default}`" for key, p in takes]
+        (line, *_) = [line for line in told if line.startswith(f"| `{name}` |")]
+        assert [option for option in options if option not in line] == [], name
 
 
 def test_the_written_reference_is_as_it_would_be_written() -> None:

@@ -16,18 +16,24 @@ if TYPE_CHECKING:
     from coterie.core.errors import CoterieError
     from coterie.data import Dataset
     from coterie.divergences.gram import divergence
+    from coterie.engine.contract import Models
     from coterie.engine.update import Arrays, At, Kept, Mean, Pull, Update
     from coterie.grouping import Evidence, Grouping, with_servers
     from coterie.runs.execute import execute, simulate
     from coterie.runs.record import RecordedRun, read_run
     from coterie.simulation.algorithm import Algorithm
+    from coterie.simulation.fleet import Averaging
+    from coterie.simulation.policies import Policy
+    from coterie.simulation.policies.given import begun
+    from coterie.simulation.problem import Problem
     from coterie.simulation.row import Row
-    from coterie.simulation.state import State
+    from coterie.simulation.state import Plan, State, Turn
 
 __all__ = [
     "Algorithm",
     "Arrays",
     "At",
+    "Averaging",
     "Config",
     "CoterieError",
     "Dataset",
@@ -35,11 +41,17 @@ __all__ = [
     "Grouping",
     "Kept",
     "Mean",
+    "Models",
+    "Plan",
+    "Policy",
+    "Problem",
     "Pull",
     "RecordedRun",
     "Row",
     "State",
+    "Turn",
     "Update",
+    "begun",
     "compare",
     "divergence",
     "execute",
@@ -54,6 +66,7 @@ _HOME = {
     "Algorithm": "simulation.algorithm",
     "Arrays": "engine.update",
     "At": "engine.update",
+    "Averaging": "simulation.fleet",
     "Config": "config.settings",
     "CoterieError": "core.errors",
     "Dataset": "data",
@@ -61,11 +74,17 @@ _HOME = {
     "Grouping": "grouping",
     "Kept": "engine.update",
     "Mean": "engine.update",
+    "Models": "engine.contract",
+    "Plan": "simulation.state",
+    "Policy": "simulation.policies",
+    "Problem": "simulation.problem",
     "Pull": "engine.update",
     "RecordedRun": "runs.record",
     "Row": "simulation.row",
     "State": "simulation.state",
+    "Turn": "simulation.state",
     "Update": "engine.update",
+    "begun": "simulation.policies.given",
     "compare": "analysis.compare",
     "divergence": "divergences.gram",
     "execute": "runs.execute",

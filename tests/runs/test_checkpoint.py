@@ -205,7 +205,7 @@ def test_a_checkpoint_of_another_version_is_refused(
     said = refused(tmp_path, belongs)
     assert f"begun with torch 1.0 and this is torch {belongs.versions['torch']}" in said
     assert said.endswith(f"start anew with: coterie run {tmp_path}/config.toml")
-    path.write_bytes(path.read_bytes().replace(b"checkpoint 3 ", b"checkpoint 2 ", 1))
+    path.write_bytes(path.read_bytes().replace(b"checkpoint 4 ", b"checkpoint 3 ", 1))
     assert "written by another coterie; resume with that one" in refused(tmp_path, belongs)
 
 
@@ -239,7 +239,7 @@ def test_a_checkpoint_makes_values_that_have_a_tag_and_nothing_else(
     told["checkpoint"]["fields"]["state"]["tag"] = kind
     rest = json.dumps(told).encode() + b"\n" + body
     total = hashlib.sha256(rest).hexdigest().encode()
-    path.write_bytes(b"coterie checkpoint 3 " + total + b"\n" + rest)
+    path.write_bytes(b"coterie checkpoint 4 " + total + b"\n" + rest)
     assert "written by another coterie" in refused(tmp_path, belongs)
 
 

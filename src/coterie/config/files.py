@@ -353,6 +353,11 @@ def check_update(config: Config, made: Algorithm) -> None:
             "algorithm.tau2 = 'never' leaves out global means, at which "
             f"{c.name if only_global else 'optimizer.scaffold or server'} acts; use another"
         )
+    if made.policy is not None and (made.update.server or o.scaffold or o.server != "mean"):
+        raise ConfigError(
+            f"{c.name} has no global means, at which optimizer.scaffold and server act; leave them "
+            "out"
+        )
     if made.pooled and (made.update.local or made.update.server):
         raise ConfigError(f"{c.name} trains on one node, where no update is needed")
 

@@ -70,12 +70,17 @@ class Turns:
         rows = torch.from_numpy(models.of_node[nodes]).to(models.w.device)
         if not self._update.local:
             return Begun(models.w, rows, None)
-        given = models.w.index_select(0, rows)
+        first = int(models.of_node[nodes[0]])
+        if (models.of_node[nodes] == first).all():  # as is usual: one model, and no copy of it
+            given = models.w[first].expand(len(nodes), -1)
+        else:
+            given = models.w.index_select(0, rows)
         at = self._at(nodes, given[:, : self._d])
-        if PLACES in models.memory:
-            given = given.clone()
-            given[:, models.memory[PLACES]] = self.own[PART.removeprefix(OWN)][self._rank[nodes]]
-        return Begun(given, torch.arange(len(nodes), device=given.device), at)
+        if PLACES not in models.memory:
+            return Begun(models.w, rows, at)
+        start = given.clone()
+        start[:, models.memory[PLACES]] = self.own[PART.removeprefix(OWN)][self._rank[nodes]]
+        return Begun(start, torch.arange(len(nodes), device=start.device), at)
 
     def _at(self, nodes: Ints, given: Tensor) -> At:
         rank, column = self._rank[nodes], given.new_empty(0)
@@ -101,8 +106,8 @@ class Turns:
         if update.renew is not None:
             good = (at.rates[:, 0] > LEAST_RATES).cpu().numpy()
             for key, array in update.renew(done[:, :d], at).items():
-                kept = self.own[key]
-                kept[rank[good]] = array.reshape(len(nodes), *kept.shape[1:])[good]
+                kept, rows = self.own[key], array.reshape(len(nodes), *self.own[key].shape[1:])
+                kept[rank[good]] = rows if good.all() else rows[good]
         if PLACES in self._models.memory:
             self.own[PART.removeprefix(OWN)][rank] = done[:, self._models.memory[PLACES]]
         return sent

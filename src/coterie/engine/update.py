@@ -173,11 +173,13 @@ class Update:
 
 
 NOTHING = Update()
-PARTS = ("begin", "pull", "correct", "renew", "send", "group", "server", "personal", "beside")
+ALONE = ("pull", "correct", "renew", "send", "group", "personal", "beside")
 
 
 def both(one: Update, other: Update) -> Update:
-    """Return two updates as one; of every part at most one of them may have its own but `begin`.
+    """Return two updates as one; of every part at most one of them may have its own.
+
+    Only `begin` and `server` are those of both, of which the second gets the model of the first.
 
     >>> both(Update(work=2.0), Update(momentum=False)).work
     2.0
@@ -186,11 +188,12 @@ def both(one: Update, other: Update) -> Update:
         return other if one == NOTHING else one
     twice = clash(one, other)
     assert not twice, twice  # whoever puts them together has asked
-    parts = {name: getattr(one, name) or getattr(other, name) for name in PARTS if name != "begin"}
+    parts = {name: getattr(one, name) or getattr(other, name) for name in ALONE}
     return replace(
         one,
         **parts,
         begin=_both_begin(one, other),
+        server=_both_servers(one, other),
         extra=lambda d, scope: one.extra(d, scope) + other.extra(d, scope),
         work=one.work * other.work,
         momentum=one.momentum and other.momentum,
@@ -200,9 +203,22 @@ def both(one: Update, other: Update) -> Update:
 
 def clash(one: Update, other: Update) -> tuple[str, ...]:
     """Name the parts that two updates both have, so that they cannot go together."""
-    each = [{name for name in PARTS[1:] if getattr(u, name)} for u in (one, other)]
-    # The server's step needs the mean of models, and a node's pull one gradient to be added to.
-    return tuple(sorted(each[0] & each[1]))
+    return tuple(name for name in ALONE if getattr(one, name) and getattr(other, name))
+
+
+def _both_servers(
+    one: Update, other: Update
+) -> "Callable[[Tensor, Mean], tuple[Tensor, Arrays]] | None":
+    if one.server is None or other.server is None:
+        return one.server or other.server
+    first, second = one.server, other.server
+
+    def server(w: "Tensor", mean: Mean) -> "tuple[Tensor, Arrays]":
+        w, kept = first(w, mean)
+        w, more = second(w, mean)
+        return w, {**kept, **more}
+
+    return server
 
 
 def _both_begin(one: Update, other: Update) -> "Callable[[int, Tensor], Kept] | None":

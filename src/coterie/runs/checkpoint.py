@@ -43,7 +43,7 @@ from coterie.simulation.state import Plan, Planned, State
 if TYPE_CHECKING:
     from torch import Tensor
 
-FORMAT = b"coterie checkpoint 3 "
+FORMAT = b"coterie checkpoint 4 "
 KEPT = 2
 HALF_WRITTEN = r"\.(checkpoint-\d+|\w+\.(toml|json|safetensors|parquet|csv))\.\w{8}"
 SHARE = 0.05  # of the time at most goes to checkpoints, unless one after every mean is asked for

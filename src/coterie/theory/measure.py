@@ -12,6 +12,7 @@ from coterie.core.arrays import Floats
 from coterie.core.errors import ConfigError
 from coterie.core.types import Progress
 from coterie.engine.module import Nodes
+from coterie.engine.update import NOTHING
 from coterie.models import make_model
 from coterie.simulation.loop import rounds
 from coterie.theory.bounds import Constants, distances, loss_gap, printed_distances, printed_gap
@@ -110,7 +111,13 @@ def _plain(config: Config) -> Config:
     own = config.optimizer
     if own.momentum or own.fedprox or own.scaffold or own.server != "mean" or own.weight_decay:
         raise ConfigError("the bounds are about plain gradient descent; leave [optimizer] as it is")
-    if config.algorithm.made.pooled:
+    made = config.algorithm.made
+    if made.update != NOTHING or made.policy is not None or config.algorithm.tau2 == "never":
+        raise ConfigError(
+            "the bounds are about plain gradient descent with global means; take 'fedavg' in place "
+            f"of {config.algorithm.name}, and a number for tau2"
+        )
+    if made.pooled:
         raise ConfigError(f"{config.algorithm.name} has no nodes that could stray")
     return replace(config, train=replace(config.train, batch_size="full"))
 

@@ -25,11 +25,11 @@ def feddyn(alpha: float = 0.1) -> Algorithm:
 
     def pull(at: At) -> Pull:
         """g - h_i + alpha (w - w_given), which is one pull to w_given + h_i / alpha."""
-        return Pull(towards=at.given + at.node["h"] / alpha, strength=alpha)
+        return Pull(towards=(at.node["h"] / alpha).add_(at.given), strength=alpha)
 
     def renew(w: Tensor, at: At) -> Arrays:
         """h_i <- h_i - alpha (w_i - w_given)."""
-        return {"h": at.node["h"] - alpha * (w - at.given)}
+        return {"h": (w - at.given).mul_(-alpha).add_(at.node["h"])}
 
     def server(w: Tensor, mean: Mean) -> tuple[Tensor, Arrays]:
         """h <- h - alpha share (mean - w_last), where `share` took part; w <- mean - h / alpha."""

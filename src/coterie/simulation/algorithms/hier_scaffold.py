@@ -23,12 +23,12 @@ def begin(n: int, w: Tensor) -> Kept:
 
 def offset(at: At) -> Tensor:
     """(c_k - c_i) + (b - b_k)."""
-    return (at.group["c"] - at.node["c"]) + (at.server["b"] - at.group["b"])
+    return (at.group["c"] - at.node["c"]).add_(at.server["b"]).sub_(at.group["b"])
 
 
 def renew(w: Tensor, at: At) -> Arrays:
     """c_i <- the node's own mean gradient: the way that it went by its rates, less the offset."""
-    return {"c": (at.given - w) / at.rates - offset(at)}
+    return {"c": (at.given - w).div_(at.rates).sub_(offset(at))}
 
 
 def group(mean: Mean) -> Arrays:

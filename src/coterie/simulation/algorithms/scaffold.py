@@ -27,7 +27,7 @@ def pull(at: At) -> Pull:
 
 def renew(w: Tensor, at: At) -> Arrays:
     """c_i <- c_i - c + (w_given - w_i) / rates."""
-    return {"c": (at.given - w) / at.rates - (at.server["c"] - at.node["c"])}
+    return {"c": (at.given - w).div_(at.rates).sub_(at.server["c"]).add_(at.node["c"])}
 
 
 def server(w: Tensor, mean: Mean) -> tuple[Tensor, Arrays]:
