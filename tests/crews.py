@@ -10,10 +10,16 @@ from group_app import task
 
 from coterie import Config, make_config
 from coterie.divergences.sketch import Sketch
+from coterie.engine.memory import OWN
 from coterie.engine.module import inputs
+from coterie.flower.algorithm import FEDAVG, Added
 from coterie.flower.messages import (
+    ALGORITHM,
+    BATCHES,
     EVIDENCE,
+    KEEPS,
     LABEL_COUNTS,
+    MEAN_STEPS,
     NODE,
     NUM_EXAMPLES,
     SKETCH,
@@ -21,11 +27,13 @@ from coterie.flower.messages import (
     SKETCH_SIZE,
     START,
     STOP,
+    TRAINED,
     Answer,
     Arrays,
     Kind,
     Request,
 )
+from coterie.flower.turn import Turn
 
 load = cache(task.load)
 Fault = Callable[[Kind, Mapping[str, Any], Answer], Answer | None]
@@ -59,6 +67,9 @@ class TaskCrew:
     names: Sequence[str] = ()
     asked: list[tuple[Kind, list[int]]] = field(default_factory=list)
     away: set[int] = field(default_factory=set)
+    added: Added = FEDAVG
+    own: dict[int, tuple[int, Arrays]] = field(default_factory=dict)  # as of which step
+    got: list[tuple[int, int, list[str]]] = field(default_factory=list)  # step, node, kept arrays
 
     def __post_init__(self) -> None:
         self.parts = [load(self.config, i) for i in range(self.n)]
@@ -72,8 +83,25 @@ class TaskCrew:
         found = [self._answer(kind, node - 1000, request) for node, request in asked.items()]
         return [answer for answer in found if answer is not None]
 
+    def _turn(self, i: int, request: Request, rates: list[float]) -> Turn:
+        """As local_update begins it, with what node i keeps."""
+        c, kept = request.config, dict(request.kept)
+        self.got.append((c[START], i, sorted(kept)))
+        names = c.get(KEEPS, [])
+        if not all(f"{OWN}{key}" in kept for key in names):
+            at, own = self.own[i]
+            assert at == c[START], "it was asked to go on from what it has"
+            kept |= {f"{OWN}{key}": own[key] for key in names}
+        added = FEDAVG
+        if self.added.update.local:
+            assert c[ALGORITHM] == self.added.name
+            added = replace(self.added, trained=tuple(c[TRAINED]))
+        assert request.arrays is not None
+        mean_steps = c.get(MEAN_STEPS, float("nan"))
+        return Turn(added, request.arrays, kept, self.net, rates, mean_steps)
+
     def _answer(self, kind: Kind, i: int, request: Request) -> Answer | None:
-        part, arrays = self.parts[i], None
+        part, arrays, kept = self.parts[i], None, {}
         metrics: dict[str, Any] = {NUM_EXAMPLES: len(part.y)}
         config = {NODE: self.names[i] if self.names else str(i)}
         net = self.net
@@ -81,14 +109,20 @@ class TaskCrew:
             task.set_arrays(net, request.arrays)
         if kind == "train":
             start, stop = request.config[START], request.config[STOP]
-            metrics["loss"] = task.train(net, part, i, start, stop, self.config)
-            arrays = {key: array.copy() for key, array in task.get_arrays(net).items()}
+            turn = self._turn(i, request, task.rates(part, start, stop, self.config))
+            metrics["loss"] = task.train(net, part, i, start, stop, self.config, turn.step)
+            arrays, own = turn.done()
+            if own:
+                self.own[i] = stop, own
+            kept = own if self.added.update.renew is not None else {}
         elif request.config[EVIDENCE] == "labels":
             metrics[LABEL_COUNTS] = part.y.bincount(minlength=part.n_classes).tolist()
         elif request.arrays is not None:
             sketch = Sketch(request.config[SKETCH_SIZE], request.config[SKETCH_SEED])
             metrics[SKETCH] = sketch.apply(task.gradient(net, part)).tolist()
-        answer = Answer(1000 + i, arrays, metrics, config)
+        if ALGORITHM in request.config:
+            metrics[BATCHES] = task.batches(part, self.config)
+        answer = Answer(1000 + i, arrays, metrics, config, kept=kept)
         return self.faults[i](kind, request.config, answer) if i in self.faults else answer
 
 

@@ -313,6 +313,10 @@ def everything(folder: Path) -> dict[str, bytes]:
     [
         ({"app": APP / "none"}, "is not a Flower app"),
         ({"run_config": {"colour": "red"}}, "its config has no 'colour'"),
+        (
+            {"run_config": {"algorithm": "scaffold"}},
+            "algorithm = 'scaffold' is not offered on the edge tier",
+        ),
         ({"hosts": {"coordinator": "köln.example"}}, "cannot be reached by others as 'köln"),
         ({"hosts": {"edge-1": "0.0.0.0"}}, "edge-1 cannot be reached by others as '0.0.0.0'"),
         ({"timeout_s": float("nan")}, "--timeout must be above 0 and finite, got nan"),

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors import safe_open
 
 if find_spec("flwr") is None:
     pytest.skip("flwr is not installed: pip install 'coterie[flower]'", allow_module_level=True)
@@ -50,13 +51,13 @@ def port() -> Iterator[int]:
     return free_blocks(100)
 
 
-def config_of(n: int = N) -> Config:
+def config_of(n: int = N, **algorithm: Any) -> Config:
     return make_config(
         {
             "data": {"sample": 0.2},
             "partition": {"kind": "dirichlet", "num_nodes": n, "num_edges": 2},
             "network": {"topology": "edge-cloud"},
-            "algorithm": {"num_groups": 2, "tau2": TAU2, "evidence": "labels"},
+            "algorithm": {"num_groups": 2, "tau2": TAU2, "evidence": "labels", **algorithm},
             "train": {"steps": STEPS, "lr": 0.5},
         }
     )
@@ -105,6 +106,25 @@ def test_groups_on_one_superlink_reach_the_simulators_accuracy(tmp_path: Path, p
         found = fleet.wait(processes)
     assert found["accuracy"][str(ROUNDS)] == pytest.approx(simulated(config), abs=0.01)
     assert found["train"][str(ROUNDS)]["counted"] == N
+
+
+def test_scaffold_on_one_superlink_reaches_the_simulators_accuracy(
+    tmp_path: Path, port: Any
+) -> None:
+    config = config_of(name="scaffold", groups="search")
+    cut(config, tmp_path / "parts")
+    fleet, state = Fleet(tmp_path / "fleet", N, next(port)), tmp_path / "state"
+    with fleet.up() as processes:
+        more = {"algorithm": "scaffold", "state_dir": str(state)}
+        fleet.run(**settings(tmp_path / "parts", config), **more)
+        found = fleet.wait(processes)
+    assert found["accuracy"][str(ROUNDS)] == pytest.approx(simulated(config), abs=0.01)
+    for k in range(1, ROUNDS + 1):
+        told = found["train"][str(k)]
+        assert (told["counted"], told["failed"]) == (N, 0), "nodes kept what is theirs"
+    with safe_open(state / "state.safetensors", "np") as file:
+        assert file.get_tensor("kept/own.c").shape == (N, 7850)
+        assert np.abs(file.get_tensor("kept/common.c")).max() > 0
 
 
 def test_a_node_that_sends_nan_and_one_that_is_killed_do_not_end_the_run(
@@ -263,7 +283,10 @@ def test_a_coordinator_that_dies_without_a_word_ends_the_command(tmp_path: Path,
 
 
 @pytest.mark.skipif(find_spec("ray") is None, reason="needs ray: pip install 'flwr[simulation]'")
-def test_the_example_app_runs_as_it_is_in_flowers_simulation(tmp_path: Path, port: Any) -> None:
+@pytest.mark.parametrize("settings", ["", "algorithm='scaffold'"])
+def test_the_example_app_runs_as_it_is_in_flowers_simulation(
+    tmp_path: Path, port: Any, settings: str
+) -> None:
     first = next(port)
     env = {
         **environment(tmp_path),
@@ -273,7 +296,7 @@ def test_the_example_app_runs_as_it_is_in_flowers_simulation(tmp_path: Path, por
     flwr = str(Path(sys.executable).parent / "flwr")
     try:
         done = subprocess.run(
-            [flwr, "run", ".", "--stream"],
+            [flwr, "run", ".", "--stream", *(["--run-config", settings] if settings else [])],
             cwd=APP,
             env=env,
             capture_output=True,
@@ -282,6 +305,7 @@ def test_the_example_app_runs_as_it_is_in_flowers_simulation(tmp_path: Path, por
             check=False,
         )
         assert "round 3: {'accuracy'" in done.stdout + done.stderr
+        assert " failed" not in done.stdout + done.stderr, "every node kept what is its own"
     finally:
         end_local_superlink(tmp_path / "home")
 

@@ -22,20 +22,23 @@ from flwr.app import (
     RecordDict,
 )
 from flwr.supercore.task_identity import TaskIdentity
-from group_app import client_app, server_app
+from group_app import client_app, server_app, task
 
 from coterie.core.errors import CoterieError
 from coterie.flower import FlowerError, GroupStrategy
+from coterie.flower.algorithm import added
 from coterie.flower.client import answer_query, node_name, parse_ping, round_trip_ms
 from coterie.flower.groups import Groups
 from coterie.flower.messages import Answer, Request
 from coterie.flower.network import by_round_trips, network_of
 from coterie.flower.roster import Roster
-from coterie.flower.state import save_state
+from coterie.flower.rounds import rounds
+from coterie.flower.state import State, save_state
 from coterie.flower.strategy import GridCrew, answer_of
 from coterie.grouping import Limits
 from coterie.network import Network
 from coterie.preview.planfile import Plan, PlanError, PlannedNode
+from crews import TaskCrew
 from plans import EXAMPLE as PLAN
 
 RUN: dict[str, Any] = {
@@ -43,6 +46,8 @@ RUN: dict[str, Any] = {
     "num-groups": 2,
     "tau1": 1,
     "tau2": 2,
+    "algorithm": "fedavg",
+    "algorithm-options": "",
     "evidence": "labels",
     "grouping": "coterie",
     "plan": "",
@@ -68,6 +73,15 @@ def identity(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(TaskIdentity, key, value, raising=False)
 
 
+def answered(message: Message, context: Context) -> Message:
+    """What the app replies, or what Flower says of an app that raised."""
+    try:
+        reply: Message = client_app.app(message, context)
+    except FlowerError as error:
+        return Message(Error(2, str(error)), reply_to=message)
+    return reply
+
+
 class Grid:
     """Flower's grid, with nodes that answer at once; some answers can be spoilt."""
 
@@ -75,6 +89,7 @@ class Grid:
         self.n, self.run, self.spoilt = n, run, spoilt or {}
         self.replies: dict[str, Message] = {}
         self.sent: list[Message] = []
+        self.states = [RecordDict() for _ in range(n)]  # what Flower keeps for every node
 
     def get_node_ids(self) -> list[int]:
         return [100 + i for i in range(self.n)]
@@ -91,14 +106,14 @@ class Grid:
                 run_id=1,
                 node_id=100 + i,
                 node_config={"partition-id": i, "num-partitions": self.n},
-                state=RecordDict(),
+                state=self.states[i],
                 run_config=self.run,
             )
             ids.append(key)
             if i in self.spoilt and message.metadata.message_type == "train":
                 reply = self.spoilt[i](message)
             else:
-                reply = client_app.app(message, context)
+                reply = answered(message, context)
             if reply is not None:
                 self.replies[key] = reply
         return ids
@@ -142,6 +157,87 @@ def test_a_model_with_a_scalar_array_goes_through_flowers_messages() -> None:
     assert result.train_metrics_clientapp[2]["counted"] == 4
     assert result.arrays["2.num_batches_tracked"].numpy() == 4
     assert result.arrays["2.num_batches_tracked"].shape == ()
+
+
+def run_by(name: str, **changes: Any) -> dict[str, Any]:
+    return {**RUN, "algorithm": name, "batch-size": 20, "learning-rate": 0.1, **changes}
+
+
+OWN = "own_hooks:everything"
+
+
+@pytest.mark.parametrize("name", ["scaffold", "hier-scaffold", "fednova", "fedadam", "feddyn", OWN])
+def test_an_algorithm_goes_through_flowers_messages(name: str) -> None:
+    run = run_by(name)
+    strategy, grid = server_app.strategy(run), Grid(4, run)
+    result = strategy.start(grid, first(), 2, timeout=5.0)
+    kinds = [m.metadata.message_type for m in grid.sent]
+    assert kinds == 4 * ["query"] + 16 * ["train"], "as many messages as FedAvg's"
+    crew = TaskCrew(task.settings(run, 4), 4, added=added(name))
+    state = State(0, (server_app.initial(run),))
+    *_, last = rounds(crew, strategy.terms(2, 5.0, {}), state)
+    for key, array in result.arrays.items():
+        assert np.array_equal(array.numpy(), last.models[0][key])
+    plain = server_app.strategy(run_by("fedavg")).start(Grid(4, run_by("fedavg")), first(), 2)
+    assert not np.array_equal(plain.arrays["1.bias"].numpy(), result.arrays["1.bias"].numpy())
+
+
+def test_fedavg_has_no_record_and_no_entry_of_an_algorithm() -> None:
+    for run in (RUN, run_by("fedadam")):  # which the server steps by, alone
+        grid = Grid(4, run)
+        server_app.strategy(run).start(grid, first(), 1, timeout=5.0)
+        for message in grid.sent:
+            assert set(message.content) <= {"arrays", "config"}
+            assert not [key for key in message.content["config"] if key.startswith("coterie-")]
+        assert all(len(state) == 0 for state in grid.states)
+
+
+def test_a_node_that_lost_what_it_keeps_misses_one_mean_and_is_sent_it() -> None:
+    run = run_by("scaffold")
+    grid = Grid(4, run)
+    strategy = server_app.strategy(run)
+    before = strategy.start(grid, first(), 2, timeout=5.0)
+    assert [before.train_metrics_clientapp[k]["failed"] for k in (1, 2)] == [0, 0]
+    losing = Losing(4, run)
+    after = server_app.strategy(run).start(losing, first(), 2, timeout=5.0)
+    assert [after.train_metrics_clientapp[k]["failed"] for k in (1, 2)] == [0, 1]
+    assert after.train_metrics_clientapp[2]["counted"] == 4, "in the mean after it"
+
+
+class Losing(Grid):
+    """Node 1 loses what Flower keeps for it after the first round."""
+
+    def push_messages(self, messages: Iterable[Message]) -> list[str]:
+        if len(self.sent) == 4 + 2 * 4:
+            self.states[1] = RecordDict()
+        return super().push_messages(messages)
+
+
+def test_a_node_of_another_algorithm_says_so() -> None:
+    strategy = server_app.strategy(run_by("scaffold"))
+    grid = Grid(4, run_by("feddyn", **{"algorithm-options": "alpha=0.2"}))
+    with pytest.raises(FlowerError, match="group 0: fewer than 1 nodes"):
+        strategy.start(grid, first(), 2, timeout=5.0)
+    assert strategy.state is not None
+    assert strategy.state.rows[0]["dropped"][0]["reason"] == (
+        "the server has its nodes run scaffold, and this node runs feddyn(alpha=0.2); give both "
+        "the same algorithm and options"
+    )
+
+
+def test_an_algorithm_that_cannot_be_is_refused_before_anybody_is_waited_for() -> None:
+    for name in ("fedper", "ditto", "ifca"):
+        with pytest.raises(FlowerError, match=f"{name} is not offered on Flower"):
+            GroupStrategy(algorithm=name)
+    with pytest.raises(CoterieError, match="alpha must be > 0"):
+        GroupStrategy(algorithm="feddyn", options={"alpha": -1.0})
+    with pytest.raises(FlowerError, match="algorithm-options must be such as"):
+        server_app.strategy({**RUN, "algorithm": "feddyn", "algorithm-options": "alpha"})
+    strategy, grid = GroupStrategy(algorithm="scaffold", trained=["w"]), Grid(0, RUN)
+    with pytest.raises(FlowerError, match="trained: 'w' is not in the model"):
+        strategy.start(grid, first(), 1)
+    with pytest.raises(FlowerError, match="scaffold needs the messages of start"):
+        strategy.configure_train(1, first(), ConfigRecord(), grid)
 
 
 def of_bools(message: Message) -> Message:

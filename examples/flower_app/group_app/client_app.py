@@ -5,7 +5,7 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from coterie import Config
-from coterie.flower.client import answer_query, answer_train, arrays_of, node_name, steps_of
+from coterie.flower.client import answer_query, local_update, node_name, steps_of
 from group_app import task
 
 app = ClientApp()
@@ -30,7 +30,8 @@ def query(message: Message, context: Context) -> Message:
         return task.gradient(net, part)
 
     counts = part.y.bincount(minlength=part.n_classes).tolist()
-    return answer_query(message, context, len(part.y), counts, gradient)
+    batches = task.batches(part, config)
+    return answer_query(message, context, len(part.y), counts, gradient, batches)
 
 
 @app.train()
@@ -38,6 +39,8 @@ def train(message: Message, context: Context) -> Message:
     """Take the local steps that are asked for, from the model that came."""
     node, config, part = prepare(context)
     net = task.make_net(config, part)
-    task.set_arrays(net, arrays_of(message))
-    loss = task.train(net, part, node, *steps_of(message), config)
-    return answer_train(message, task.get_arrays(net), len(part.y), {"loss": loss})
+    start, stop = steps_of(message)
+    rates = task.rates(part, start, stop, config)
+    turn = local_update(message, context, net, rates, *task.algorithm(context.run_config))
+    loss = task.train(net, part, node, start, stop, config, turn.step)
+    return turn.answer(len(part.y), {"loss": loss})

@@ -50,6 +50,13 @@ def initial(run: Mapping[str, Any]) -> dict[str, np.ndarray]:
     return {key: array.copy() for key, array in task.get_arrays(net).items()}
 
 
+def trained(run: Mapping[str, Any]) -> list[str]:
+    """Name the arrays of the model that are trained; others are averaged and no more."""
+    config = task.settings(run, int(run["num-nodes"]) or 10)
+    net = task.make_net(config, task.load(config))
+    return [name for name, w in net.named_parameters() if w.requires_grad]
+
+
 def evaluate(run: Mapping[str, Any], arrays: task.Arrays) -> dict[str, float]:
     """Score a model on the examples that no node has (coterie-evaluate)."""
     config = task.settings(run, int(run["num-nodes"]) or 10)
@@ -62,6 +69,7 @@ def evaluate(run: Mapping[str, Any], arrays: task.Arrays) -> dict[str, float]:
 
 def strategy(run: Mapping[str, Any]) -> GroupStrategy:
     """Make the strategy that the app's settings ask for."""
+    algorithm, options = task.algorithm(run)
     return GroupStrategy(
         num_groups=int(run["num-groups"]),
         tau1=int(run["tau1"]),
@@ -74,4 +82,7 @@ def strategy(run: Mapping[str, Any]) -> GroupStrategy:
         min_per_group=int(run["min-per-group"]),
         state_dir=run["state-dir"] or None,
         seed=int(run["seed"]),
+        algorithm=algorithm,
+        options=options,
+        trained=trained(run),
     )

@@ -4,7 +4,8 @@ As they are, node i holds what node i holds in a simulated run of the same setti
 the same weights and takes the same batches: both give the same model.
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ from torch.nn.functional import cross_entropy
 from coterie import Config, make_config
 from coterie.config.factories import divide, load_dataset, local_steps
 from coterie.engine.module import inputs
+from coterie.flower import FlowerError
 from coterie.models import make_model
 
 Arrays = Mapping[str, np.ndarray]
@@ -47,6 +49,18 @@ def settings(run: Mapping[str, Any], num_nodes: int) -> Config:
     )
 
 
+def algorithm(run: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return which algorithm the app's settings ask for, and its options: 'alpha=0.1 beta=2'."""
+    words = [word.partition("=") for word in str(run["algorithm-options"]).split()]
+    try:
+        return str(run["algorithm"]), {key: json.loads(value) for key, _, value in words}
+    except ValueError as error:
+        given = run["algorithm-options"]
+        raise FlowerError(
+            f"algorithm-options must be such as 'alpha=0.1', got {given!r}"
+        ) from error
+
+
 def load(config: Config, node: int | None = None) -> Part:
     """Load the training examples of a node, or without one the test examples."""
     divided = divide(config, load_dataset(config))
@@ -61,19 +75,36 @@ def make_net(config: Config, part: Part) -> nn.Module:
     return make_model(config.model.name, tuple(part.x.shape[1:]), part.n_classes)
 
 
-def train(net: nn.Module, part: Part, node: int, start: int, stop: int, config: Config) -> float:
-    """Take the node's local steps start+1 .. stop by SGD; return the loss of the last batch."""
+def rates(part: Part, start: int, stop: int, config: Config) -> list[float]:
+    """Return the learning rate of every batch of local steps start+1 .. stop."""
+    steps, each = local_steps(config), batches(part, config)
+    return [steps.lr_at(t) for t in range(start + 1, stop + 1) for _ in range(each)]
+
+
+def batches(part: Part, config: Config) -> int:
+    """Return how many batches a local step of a node has."""
+    return len(local_steps(config).batches(1, 0, len(part.y)))
+
+
+def train(
+    net: nn.Module,
+    part: Part,
+    node: int,
+    start: int,
+    stop: int,
+    config: Config,
+    step: Callable[[], None],
+) -> float:
+    """Take the node's local steps start+1 .. stop, each by `step`; return the last batch's loss."""
     steps, loss = local_steps(config), torch.zeros(())
-    optimizer = torch.optim.SGD(net.parameters(), lr=steps.lr)
     net.train()
     for t in range(start + 1, stop + 1):
-        optimizer.param_groups[0]["lr"] = steps.lr_at(t)
         for batch in steps.batches(t, node, len(part.y)):
             x, y = (part.x, part.y) if batch is None else (part.x[batch], part.y[batch])
-            optimizer.zero_grad()
+            net.zero_grad()
             loss = cross_entropy(net(inputs(x)), y)
             loss.backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
+            step()
     return loss.item()
 
 

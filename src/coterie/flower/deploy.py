@@ -17,6 +17,7 @@ from typing import Any
 
 from coterie.core.files import read_object, write_atomically, write_json
 from coterie.flower import FlowerError
+from coterie.flower.algorithm import FEDAVG
 from coterie.flower.edge import edge_name
 from coterie.flower.hosts import COORDINATOR, LOOPBACK, is_loopback, places_of, wrong_host
 from coterie.preview.planfile import Plan
@@ -243,6 +244,12 @@ def _read_app(d: Deployment) -> dict[str, Any]:
     unknown = [key for key in d.run_config if key not in config]
     if unknown:
         raise FlowerError(f"{d.app}: its config has no {unknown[0]!r}")
+    chosen = {**config, **d.run_config}.get("algorithm") or FEDAVG.name
+    if chosen != FEDAVG.name:
+        raise FlowerError(
+            f"{d.app}: algorithm = {chosen!r} is not offered on the edge tier, whose edges send "
+            "models alone; set it to 'fedavg', or run GroupStrategy on one SuperLink"
+        )
     config |= {
         **d.run_config,
         "coterie-folder": str(d.folder.absolute()),

@@ -11,6 +11,7 @@ from coterie.flower import FlowerError
 from coterie.flower.messages import COUNTS, NUM_EXAMPLES, Answer, Array, Arrays
 
 Fault = Literal["late", "failed", "rejected"]
+NOTHING: Arrays = {}
 MOST_EXAMPLES = 2**53  # beyond this a weight is not exact
 
 
@@ -32,12 +33,15 @@ class Heard:
 
 
 def sort_answers(
-    asked: Mapping[int, str], answers: Sequence[Answer], like: Mapping[str, Arrays] | None
+    asked: Mapping[int, str],
+    answers: Sequence[Answer],
+    like: Mapping[str, Arrays] | None,
+    kept: Arrays = NOTHING,
 ) -> Heard:
     """Keep the answers that are whole; name the nodes, by id, whose are not or that gave none.
 
     With `like`, each node's answer must hold arrays of the shapes and kinds that it was sent; they
-    are given back in the very types that it was sent.
+    are given back in the very types that it was sent. What it keeps must be like `kept`.
     """
     by_id = {answer.node_id: answer for answer in answers}
     used: dict[str, Answer] = {}
@@ -48,14 +52,14 @@ def sort_answers(
             dropped.append(Dropped(name, "late", "no answer within the time limit"))
         elif answer.error:
             dropped.append(Dropped(name, "failed", last_line(answer.error)))
-        elif fault := wrong(answer, None if like is None else like[name]):
+        elif fault := wrong(answer, None if like is None else like[name], kept):
             dropped.append(Dropped(name, "rejected", fault))
         else:
-            used[name] = answer if like is None else _as_sent(answer, like[name])
+            used[name] = answer if like is None else _as_sent(answer, like[name], kept)
     return Heard(used, dropped)
 
 
-def wrong(answer: Answer, like: Arrays | None) -> str:
+def wrong(answer: Answer, like: Arrays | None, kept: Arrays = NOTHING) -> str:
     """Say what is wrong with an answer; empty if it can be used.
 
     >>> sent = {"w": np.zeros(2, np.float32)}
@@ -74,8 +78,13 @@ def wrong(answer: Answer, like: Arrays | None) -> str:
     if answer.arrays is None or answer.arrays.keys() != like.keys():
         there = sorted(set(answer.arrays or {}) ^ set(like))
         return f"its arrays are not those it was sent: {', '.join(map(repr, there[:3]))}"
+    if kept and answer.kept.keys() != kept.keys():
+        there = sorted(set(answer.kept) ^ set(kept))
+        return f"what it keeps is not what is kept: {', '.join(map(repr, there[:3]))}"
     faults = (_unlike(key, answer.arrays[key], sent) for key, sent in like.items())
-    return next((fault for fault in faults if fault), "")
+    others = (_unlike(key, answer.kept[key], sent) for key, sent in kept.items())
+    said = (f"of what it keeps, {fault}" for fault in others if fault)
+    return next((fault for fault in faults if fault), next(said, ""))
 
 
 def _unlike(key: str, got: Array, sent: Array) -> str:
@@ -91,10 +100,14 @@ def _unlike(key: str, got: Array, sent: Array) -> str:
     return "" if fits else f"{key!r} is beyond {sent.dtype}"
 
 
-def _as_sent(answer: Answer, like: Arrays) -> Answer:
+def _as_sent(answer: Answer, like: Arrays, kept: Arrays) -> Answer:
     """Return an answer whose arrays have the types that were sent; nothing is wrong with it."""
     arrays = answer.arrays or {}
-    return replace(answer, arrays={key: _cast(arrays[key], sent) for key, sent in like.items()})
+    return replace(
+        answer,
+        arrays={key: _cast(arrays[key], sent) for key, sent in like.items()},
+        kept={key: _cast(answer.kept[key], sent) for key, sent in kept.items()},
+    )
 
 
 def _cast(got: Array, sent: Array) -> Array:

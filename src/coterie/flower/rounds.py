@@ -1,28 +1,44 @@
 """Algorithm 1 over nodes that answer messages, and that may fail, be late or send rubbish."""
 
 import logging
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
 from coterie.flower import FlowerError
+from coterie.flower.algorithm import FEDAVG, Added, trained_of
 from coterie.flower.groups import Groups, Planning, by_plan, find_groups
-from coterie.flower.means import Dropped, Fault, mean, mean_metrics, num_examples, sort_answers
+from coterie.flower.means import (
+    MOST_EXAMPLES,
+    Dropped,
+    Fault,
+    mean,
+    mean_metrics,
+    num_examples,
+    sort_answers,
+)
+from coterie.flower.memory import Sent, begin, follow
 from coterie.flower.messages import (
+    ALGORITHM,
+    BATCHES,
     EVIDENCE,
     GROUP,
+    KEEPS,
     LOCAL_STEPS,
+    MEAN_STEPS,
     SERVER_ROUND,
     SKETCH_SEED,
     SKETCH_SIZE,
     START,
     STOP,
+    TRAINED,
     Answer,
     Arrays,
     Crew,
     Request,
 )
-from coterie.flower.roster import Roster, roll_call
+from coterie.flower.roster import Roster, in_order, roll_call
 from coterie.flower.state import State
 from coterie.preview.planfile import Plan as PlanFile
 from coterie.simulation.policies.given import Given
@@ -49,6 +65,7 @@ class Terms:
     timeout_s: float = 600.0
     config: Mapping[str, Any] = field(default_factory=dict)
     policy: Given | Searched = field(default_factory=Searched)
+    added: Added = FEDAVG
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +75,7 @@ class Outcome:
     models: list[Arrays]
     weights: list[float]  # 0 where a group keeps the model it had
     dropped: list[Dropped]
-    counted: int
+    counted: Mapping[str, Answer]
     metrics: dict[str, float]
 
 
@@ -66,21 +83,46 @@ def rounds(crew: Crew, terms: Terms, state: State) -> Iterator[State]:
     """Run Algorithm 1 from a state, as `simulation.loop` does; yield the state after every mean."""
     roster, by = Roster(), terms.planning
     shown = by.evidence if isinstance(by, Planning) else "none"
+    terms, there = _telling(terms, state.models[0]), dict[str, int]()
     while state.t < terms.steps:
         stop, scope = state.plan.schedule.next_aggregation(state.t, terms.steps)
         again = scope is Event.GLOBAL
         roster = roll_call(crew, roster, shown, terms.timeout_s, terms.config, again=again)
         groups = state.groups or (tuple(roster.names),)
-        done = group_round(crew, terms, roster, _pairs(groups, state.models), state.t, stop)
+        if not (terms.added.plain or state.memory.names):
+            state = replace(state, memory=begin(terms.added, state.models[0], roster.names))
+        kept = Sent(terms.added, state.memory, there, scope is Event.GLOBAL)
+        done = group_round(
+            crew, terms, roster, _pairs(groups, state.models), state.t, stop, kept=kept
+        )
+        there = {name: roster.ids[name] for name in done.counted}
         state = _averaged(terms, state, done, stop, scope)
+        state = _followed(terms, state, done, roster, scope)
         if scope is Event.GLOBAL and terms.policy.looks(state.plan, stop, terms.steps):
             found, left_out = _find(crew, terms, roster, state.models[0])
             done = replace(done, dropped=[*done.dropped, *left_out])
             weights = {name: num_examples([roster.answers[name]])[0] for name in roster.ids}
             plan = Plan(terms.schedule, found)
             state = replace(state, plan=plan, weights=weights, short=())
+            if state.memory.names:  # a node that is in no group is asked no more
+                members = [name for names in found.members for name in names]
+                state = replace(state, memory=state.memory.only(in_order(members)))
         state = replace(state, rows=(*state.rows, _row(terms, scope, done, state)))
         yield state
+
+
+def _telling(terms: Terms, model: Arrays) -> Terms:
+    """Return terms whose messages say what nodes have to know of the algorithm, if anything."""
+    added = terms.added
+    if added.plain:
+        return terms
+    trained = trained_of(added, model)  # names that are none are refused before anybody trains
+    if not added.update.local:
+        return terms
+    told: dict[str, Any] = {ALGORITHM: added.name, TRAINED: list(trained)}
+    if keeps := [*begin(added, model, ["any"]).own("any")]:
+        told[KEEPS] = keeps
+    return replace(terms, config={**terms.config, **told})
 
 
 def overall(state: State) -> Arrays:
@@ -106,11 +148,13 @@ def group_round(
     start: int,
     stop: int,
     first: int = 0,
+    kept: Sent | None = None,
 ) -> Outcome:
     """Let every group's nodes take local steps start+1 .. stop from its model, and average them.
 
     `first` is the number of the first group.
     """
+    kept, everyone = kept or Sent(), [name for names, _ in groups for name in names]
     asked: dict[int, Request] = {}
     named: dict[int, str] = {}
     sent: dict[str, Arrays] = {}
@@ -118,22 +162,28 @@ def group_round(
     for k, (names, model) in enumerate(groups, first):
         config = {**terms.config, GROUP: k, START: start, STOP: stop, LOCAL_STEPS: stop - start}
         config[SERVER_ROUND] = _round(terms, stop)
-        request = Request(model, config)
+        if kept.added.update.send is not None:
+            averaged = everyone if kept.together else names
+            config[MEAN_STEPS] = (stop - start) * _mean_batches(terms, roster, averaged)
+        request = Request(model, config, kept.known(names))
         for name in names:
             if name in roster.ids:
-                asked[roster.ids[name]], sent[name] = request, model
+                asked[roster.ids[name]] = kept.request(name, roster.ids[name], request)
+                sent[name] = model
                 named[roster.ids[name]] = name
             else:
                 gone.append(Dropped(name, "late", "not connected"))
-    heard = sort_answers(named, crew.ask("train", asked, terms.timeout_s), sent)
-    models, weights, counted = list[Arrays](), list[float](), list[Answer]()
+    answers = crew.ask("train", asked, terms.timeout_s)
+    heard = sort_answers(named, answers, sent, kept.expected)
+    models, weights, counted = list[Arrays](), list[float](), dict[str, Answer]()
     for k, (names, model) in enumerate(groups, first):
-        there = [heard.used[name] for name in names if name in heard.used]
+        used = {name: heard.used[name] for name in names if name in heard.used}
+        there = list(used.values())
         enough = len(there) >= min(terms.min_per_group, len(names))
         if enough and there:
             models.append(mean([a.arrays for a in there if a.arrays], num_examples(there)))
             weights.append(sum(num_examples(there)))
-            counted += there
+            counted |= used
         else:
             log.warning(
                 f"group {k}: {len(there)} of {len(names)} nodes answered within "
@@ -144,7 +194,26 @@ def group_round(
     dropped = [*gone, *heard.dropped]
     for node in dropped:
         log.warning("step %d: node %r is %s: %s", stop, node.node, node.fault, node.reason)
-    return Outcome(models, weights, dropped, len(counted), mean_metrics(counted))
+    return Outcome(models, weights, dropped, counted, mean_metrics(list(counted.values())))
+
+
+def _mean_batches(terms: Terms, roster: Roster, names: Sequence[str]) -> float:
+    """Average the batches of a local step over connected nodes that say theirs, by data."""
+    names = [name for name in names if name in roster.ids]
+    answers = [roster.answers[name] for name in names]
+    counts = [answer.metrics.get(BATCHES) for answer in answers]
+    said = [
+        (float(count), num_examples([answer])[0])
+        for count, answer in zip(counts, answers, strict=True)
+        if isinstance(count, int | float) and 0 < count <= MOST_EXAMPLES
+    ]
+    if names and not said:
+        raise FlowerError(
+            f"{terms.added.name} needs to know how many batches a local step has, and node "
+            f"{names[0]!r} says {counts[0]!r}; pass batches to answer_query"
+        )
+    total = math.fsum(size for _, size in said)
+    return math.fsum(count * size for count, size in said) / total if said else 1.0
 
 
 def _averaged(terms: Terms, before: State, done: Outcome, stop: int, scope: Event) -> State:
@@ -154,6 +223,29 @@ def _averaged(terms: Terms, before: State, done: Outcome, stop: int, scope: Even
     if scope is Event.GLOBAL:
         models, weighed = (_global(done, weighed, before),), ()
     return replace(before, t=stop, models=models, short=short, weighed=weighed)
+
+
+def _followed(terms: Terms, now: State, done: Outcome, roster: Roster, scope: Event) -> State:
+    """Return the state with what nodes keep now, and after what groups and the server do."""
+    if terms.added.plain or not done.counted:
+        return now
+    memory = now.memory
+    if terms.added.update.renew is not None:
+        memory = memory.renewed({name: a.kept for name, a in done.counted.items()})
+    groups = now.groups or (memory.names,)
+    weights = now.weights or {
+        name: num_examples([roster.answers[name]])[0] for name in memory.names
+    }
+    models, memory = follow(
+        terms.added,
+        memory,
+        now.models,
+        groups,
+        weights,
+        list(done.counted),
+        everyone=scope is Event.GLOBAL,
+    )
+    return replace(now, models=models, memory=memory)
 
 
 def _weighed(done: Outcome, before: State) -> tuple[float, ...]:
@@ -223,7 +315,7 @@ def _row(terms: Terms, scope: Event, done: Outcome, state: State) -> dict[str, A
         "t": state.t,
         "round": _round(terms, state.t),
         "event": str(scope),
-        "counted": done.counted,
+        "counted": len(done.counted),
         **{fault: faults.count(fault) for fault in get_args(Fault)},
         "held": sum(not w for w in done.weights),  # groups that keep their model
         "dropped": [vars(node) for node in done.dropped],

@@ -1,4 +1,4 @@
-"""The state of a run on disk, one file: models as safetensors, the rest as its JSON header."""
+"""The state of a run on disk, one file: arrays as safetensors, the rest as its JSON header."""
 
 import json
 from collections.abc import Mapping
@@ -11,7 +11,8 @@ import numpy as np
 from coterie.core.files import write_atomically
 from coterie.flower import FlowerError
 from coterie.flower.groups import Groups
-from coterie.flower.messages import Arrays
+from coterie.flower.memory import Memory
+from coterie.flower.messages import KEPT, Arrays
 from coterie.simulation.policies.searched import UNPLANNED
 from coterie.simulation.schedule import Schedule
 from coterie.simulation.state import Plan
@@ -28,7 +29,7 @@ class State:
     There is no clock, for nodes take the time that they take. `rows` say what every aggregation
     did; `short` counts, for each group, the aggregations in a row that too few of its nodes took
     part in, and `weighed` has the examples that counted in its last mean since the global one, 0 if
-    in none.
+    in none. `memory` is what an algorithm keeps; there is none for FedAvg.
     """
 
     t: int
@@ -38,6 +39,7 @@ class State:
     rows: tuple[dict[str, Any], ...] = ()
     short: tuple[int, ...] = ()
     weighed: tuple[float, ...] = ()
+    memory: Memory = field(default_factory=Memory)
 
     @property
     def groups(self) -> tuple[tuple[str, ...], ...] | None:
@@ -59,11 +61,14 @@ def save_state(folder: Path, state: State, about: Mapping[str, Any]) -> None:
         "weights": dict(state.weights),
         **{key: getattr(state, key) for key in PER_MEAN},
     }
+    if state.memory.names:
+        header |= {"names": state.memory.names, "kept": list(state.memory.arrays)}
     arrays = {
         f"{k}/{key}": np.asarray(array, order="C")
         for k, model in enumerate(state.models)
         for key, array in model.items()
     }
+    arrays |= {f"{KEPT}/{k}": np.asarray(a, order="C") for k, a in state.memory.arrays.items()}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / FILE, save(arrays, {"coterie": json.dumps(header, default=repr)}))
@@ -96,8 +101,10 @@ def load_state(
         if header["groups"] is not None:
             members = tuple(tuple(group) for group in header["groups"])
             plan = Plan(schedule, Groups(members, tuple(header["servers"])))
-        lists = (tuple(header[key]) for key in PER_MEAN)
-        state = State(header["t"], models, plan, header["weights"], *lists)
+        lists = {key: tuple(header[key]) for key in PER_MEAN}
+        kept = {key: arrays[f"{KEPT}/{key}"] for key in header.get("kept", ())}
+        memory = Memory(tuple(header.get("names", ())), kept)
+        state = State(header["t"], models, plan, header["weights"], memory=memory, **lists)
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise FlowerError(f"{path}: damaged ({error}); move it away to begin anew") from error
     before, now = header["about"], json.loads(json.dumps(dict(about), default=repr))

@@ -11,10 +11,12 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
+from coterie.engine.update import Update
 from coterie.flower import FlowerError
+from coterie.flower.algorithm import Added, added, trained_of
 from coterie.flower.groups import Planning, Shown, about_planning, digest
 from coterie.flower.means import mean, mean_metrics, num_examples, sort_answers
-from coterie.flower.messages import ARRAYS, CONFIG, METRICS, Answer, Arrays, Kind, Request
+from coterie.flower.messages import ARRAYS, CONFIG, KEPT, METRICS, Answer, Arrays, Kind, Request
 from coterie.flower.roster import wait_for
 from coterie.flower.rounds import Terms, overall, rounds
 from coterie.flower.state import State, load_state, save_state
@@ -22,6 +24,7 @@ from coterie.grouping import NO_LIMITS, Limits
 from coterie.network import Network
 from coterie.preview.planfile import Plan
 from coterie.preview.planfile.reading import read_plan
+from coterie.simulation.algorithm import Algorithm
 from coterie.simulation.schedule import Event, Schedule
 from coterie.simulation.search import Search
 
@@ -40,6 +43,10 @@ class GroupStrategy(Strategy):  # type: ignore[misc]
 
     `network` is a CSV file, "measured", a coterie Network, or None: only data count. The state is
     saved in `state_dir` after every mean; `start` goes on from it. See docs/howto/flower.md.
+
+    `algorithm` is what is added to SGD and means, by name or import path with its `options`, or as
+    a value. `trained` names the arrays of the model that it is about; by default all that are
+    floating-point numbers.
     """
 
     def __init__(
@@ -64,6 +71,9 @@ class GroupStrategy(Strategy):  # type: ignore[misc]
         evaluate: bool = False,
         sketch_size: int = 256,
         seed: int = 0,
+        algorithm: str | Algorithm | Update = "fedavg",
+        options: Mapping[str, Any] | None = None,
+        trained: Sequence[str] = (),
     ) -> None:
         """Take who is grouped, how, and who is waited for; wrong values are refused here."""
         at_least = {
@@ -82,6 +92,7 @@ class GroupStrategy(Strategy):  # type: ignore[misc]
             raise FlowerError(f"evidence must be 'labels' or 'sketch', got {evidence!r}")
         search = Search(grouping, alpha_iid, alpha_comm)
         search.planner()  # an unknown name is an error before anybody trains
+        self.added = added(algorithm, options, tuple(trained))
         self.plan = read_plan(Path(plan)) if isinstance(plan, str | Path) else plan
         if self.plan is not None:
             tau1, tau2, num_groups = self.plan.tau1, self.plan.tau2, len(self.plan.servers)
@@ -100,6 +111,8 @@ class GroupStrategy(Strategy):  # type: ignore[misc]
         by = "a plan file" if self.plan else f"{c.search.method} on {c.evidence}"
         taus = self.schedule.tau1, self.schedule.tau2
         log.info("%d groups by %s, tau1 %d, tau2 %d", c.num_groups, by, *taus)
+        if not self.added.plain:
+            log.info("the algorithm is %s", self.added.name)
 
     def start(
         self,
@@ -115,6 +128,8 @@ class GroupStrategy(Strategy):  # type: ignore[misc]
         self.summary()
         crew = GridCrew(grid, self.poll_s)
         first = numpy_of(initial_arrays)
+        if not self.added.plain:
+            trained_of(self.added, first)  # refused before anybody is waited for
         terms = self.terms(num_rounds, timeout, dict(train_config or {}))
         about = self.about(terms)
         state = load_state(self.state_dir, about, State(0, (first,)), self.schedule)
@@ -149,12 +164,14 @@ class GroupStrategy(Strategy):  # type: ignore[misc]
         """Return how a run of so many global rounds goes."""
         steps, by = num_rounds * self.schedule.cycle, self.plan or self.planning
         least, patience = self.min_per_group, self.patience
-        return Terms(self.schedule, steps, by, least, patience, timeout_s, config)
+        return Terms(self.schedule, steps, by, least, patience, timeout_s, config, added=self.added)
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """One message for every connected node; `start` sends its own, group by group."""
+        if not self.added.plain:
+            raise FlowerError(f"{self.added.name} needs the messages of start; call that")
         record = RecordDict({ARRAYS: arrays, CONFIG: config})
         self._sent = numpy_of(arrays)
         return [Message(record, dst_node_id=i, message_type="train") for i in grid.get_node_ids()]
@@ -195,7 +212,8 @@ class GroupStrategy(Strategy):  # type: ignore[misc]
         groups = [] if plan is None else [(node.node, node.group) for node in plan.nodes]
         by = about_planning(self.planning) if plan is None else {"plan": digest(groups)}
         taus = {"tau1": self.schedule.tau1, "tau2": self.schedule.tau2}
-        return {**taus, **by, **{f"train_config.{k}": sent[k] for k in sent}}
+        own = {} if self.added.plain else _about_algorithm(self.added)
+        return {**taus, **by, **own, **{f"train_config.{k}": sent[k] for k in sent}}
 
     def _wait(self, crew: "GridCrew", state: State) -> None:
         """Wait for the nodes; a run that is gone on with needs no more than its groups do."""
@@ -216,6 +234,10 @@ class GroupStrategy(Strategy):  # type: ignore[misc]
         answers = crew.ask("evaluate", asked, terms.timeout_s)
         heard = sort_answers({i: str(i) for i in asked}, answers, None)
         return MetricRecord(mean_metrics(list(heard.used.values()))) if heard.used else None
+
+
+def _about_algorithm(added: Added) -> dict[str, Any]:
+    return {"algorithm": added.name, "trained": list(added.trained)}
 
 
 class GridCrew:
@@ -259,6 +281,8 @@ def content_of(request: Request) -> RecordDict:
     content = RecordDict({CONFIG: ConfigRecord(dict(request.config))})
     if request.arrays is not None:
         content[ARRAYS] = record_of(request.arrays)
+    if request.kept:
+        content[KEPT] = record_of(request.kept)
     return content
 
 
@@ -271,14 +295,17 @@ def answer_of(reply: Message) -> Answer | None:
         return Answer(node_id, error=str(reply.error.reason or f"code {reply.error.code}"))
     content = reply.content
     arrays = metrics = config = None
+    kept: Arrays = {}
     try:
         if ARRAYS in content.array_records:
             arrays = numpy_of(content.array_records[ARRAYS])
+        if KEPT in content.array_records:
+            kept = numpy_of(content.array_records[KEPT])
         metrics = dict(content.metric_records.get(METRICS, {}))
         config = dict(content.config_records.get(CONFIG, {}))
     except Exception as error:  # whatever a node sends, the round goes on
         return Answer(node_id, error=f"its reply cannot be read: {error}")
-    return Answer(node_id, arrays, metrics, config)
+    return Answer(node_id, arrays, metrics, config, kept=kept)
 
 
 def numpy_of(record: ArrayRecord) -> Arrays:
