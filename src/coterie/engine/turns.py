@@ -71,10 +71,9 @@ class Turns:
         if not self._update.local:
             return Begun(models.w, rows, None)
         given = models.w.index_select(0, rows)
-        at = self._at(nodes, given[:, : self._d])
-        if PLACES in models.memory:
-            given = given.clone()
+        if PLACES in models.memory:  # a node knows its own part alone, and is pulled to no other
             given[:, models.memory[PLACES]] = self.own[PART.removeprefix(OWN)][self._rank[nodes]]
+        at = self._at(nodes, given[:, : self._d])
         return Begun(given, torch.arange(len(nodes), device=given.device), at)
 
     def _at(self, nodes: Ints, given: Tensor) -> At:
