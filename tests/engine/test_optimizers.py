@@ -145,7 +145,7 @@ def test_server_momentum_carries_on() -> None:
 
 def test_server_adam_is_fedadam() -> None:
     found = [w for w, _ in after(server_adam(0.1, 0.9, 0.99, 1e-3), [1.0, 2.0])]
-    m, v, w, expected = 0.0, 0.0, 0.0, []
+    m, v, w, expected = 0.0, 1e-3**2, 0.0, []
     for way in (1.0, 2.0):
         m, v = 0.9 * m + 0.1 * way, 0.99 * v + 0.01 * way**2
         w += 0.1 * m / (v**0.5 + 1e-3)

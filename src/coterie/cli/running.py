@@ -121,7 +121,7 @@ def run_all(folder: Path, todo: "list[Job]", pace: Pace, again: str = "") -> Non
     """Run jobs into a folder, and say how to go on if they are stopped: by `again`, if given."""
     from coterie.config.factories import load_dataset
     from coterie.runs.execute import Interrupted
-    from coterie.runs.record import ROWS, RUNS, ended, resume_command
+    from coterie.runs.record import ended, resume_command
     from coterie.runs.sweep import RunsFailed, Stop, run_jobs, sweep_folder
 
     on_ray = pace.on_ray or any(job.config.train.engine == "ray" for job in todo)
@@ -158,18 +158,25 @@ def run_all(folder: Path, todo: "list[Job]", pace: Pace, again: str = "") -> Non
                     loaded=loaded,
                 )
     except RunsFailed as failure:
-        if all(isinstance(why, OwnCodeError) for why in failure.failed.values()):
+        own = all(isinstance(why, OwnCodeError) for why in failure.failed.values())
+        if own and _begun(folder):
             failure.args = (f"{failure}; once that is mended, {way}",)
         raise
     except Interrupted as stopped:
         raise Stopped(f"stopped after step {stopped.t}; {way}") from stopped
     except KeyboardInterrupt as stopped:
-        begun = (folder / RUNS).exists() or any(folder.rglob(ROWS))
-        if not begun:
+        if not _begun(folder):
             raise Stopped("stopped; nothing was written") from stopped
         done = sum(ended(job.folder) is not None for job in todo)
         far = f", {done} of {len(todo)} runs are done" if len(todo) > 1 else ""
         raise Stopped(f"stopped{far}; {way}") from stopped
+
+
+def _begun(folder: Path) -> bool:
+    """Whether a folder holds anything to go on with."""
+    from coterie.runs.record import ROWS, RUNS
+
+    return (folder / RUNS).exists() or any(folder.rglob(ROWS))
 
 
 def _at_address(job: "Job", address: str | None) -> "Job":

@@ -135,6 +135,8 @@ def _settings(key: str, values: object) -> list[list[tuple[str, object]]]:
     [[('seed', 0)], [('seed', 1)]]
     >>> _settings("train", [{"steps": 5, "lr": 0.1}, {"data.name": "mnist-o"}])
     [[('train.steps', 5), ('train.lr', 0.1)], [('data.name', 'mnist-o')]]
+    >>> _settings("algorithm.options", [{"mu": 0.1}])
+    [[('algorithm.options.mu', 0.1)]]
     """
     if not isinstance(values, list) or not values:
         raise ConfigError(f"sweep.{key!r} must be a list of values, got {values!r}")
@@ -142,7 +144,7 @@ def _settings(key: str, values: object) -> list[list[tuple[str, object]]]:
     found = []
     for value in values:
         table = dotted(value) if isinstance(value, dict) else {key: value}
-        outside = isinstance(value, dict) and key in own
+        outside = isinstance(value, dict) and key.partition(".")[0] in own
         found.append(
             [
                 (f"{key}.{k}" if outside and k.partition(".")[0] not in own else k, v)
@@ -348,16 +350,18 @@ def check_update(config: Config, made: Algorithm) -> None:
             "to 'edge' or 'search'"
         )
     only_global = made.update.server is not None and made.update.group is None
-    if c.tau2 == "never" and (only_global or o.scaffold or o.server != "mean"):
-        raise ConfigError(
-            "algorithm.tau2 = 'never' leaves out global means, at which "
-            f"{c.name if only_global else 'optimizer.scaffold or server'} acts; use another"
-        )
-    if made.policy is not None and (made.update.server or o.scaffold or o.server != "mean"):
-        raise ConfigError(
-            f"{c.name} has no global means, at which optimizer.scaffold and server act; leave them "
-            "out"
-        )
+    acts = c.name if only_global else "optimizer.scaffold or server"
+    if only_global or o.scaffold or o.server != "mean":
+        if c.tau2 == "never":
+            raise ConfigError(
+                f"algorithm.tau2 = 'never' leaves out global means, at which {acts} acts; use "
+                "another"
+            )
+        if made.policy is not None:
+            raise ConfigError(
+                f"{c.name} has several models and no global mean, at which {acts} acts; leave it "
+                "out"
+            )
     if made.pooled and (made.update.local or made.update.server):
         raise ConfigError(f"{c.name} trains on one node, where no update is needed")
 

@@ -70,17 +70,15 @@ class Turns:
         rows = torch.from_numpy(models.of_node[nodes]).to(models.w.device)
         if not self._update.local:
             return Begun(models.w, rows, None)
-        first = int(models.of_node[nodes[0]])
-        if (models.of_node[nodes] == first).all():  # as is usual: one model, and no copy of it
-            given = models.w[first].expand(len(nodes), -1)
-        else:
-            given = models.w.index_select(0, rows)
+        same = len(nodes) > 1 and (models.of_node[nodes] == models.of_node[nodes[0]]).all()
+        if PLACES not in models.memory and same:  # as is usual: one model, and no copy of it
+            given = models.w[int(models.of_node[nodes[0]])].expand(len(nodes), -1)
+            return Begun(models.w, rows, self._at(nodes, given[:, : self._d]))
+        given = models.w.index_select(0, rows)
+        if PLACES in models.memory:  # a node knows its own part alone, and is pulled to no other
+            given[:, models.memory[PLACES]] = self.own[PART.removeprefix(OWN)][self._rank[nodes]]
         at = self._at(nodes, given[:, : self._d])
-        if PLACES not in models.memory:
-            return Begun(models.w, rows, at)
-        start = given.clone()
-        start[:, models.memory[PLACES]] = self.own[PART.removeprefix(OWN)][self._rank[nodes]]
-        return Begun(start, torch.arange(len(nodes), device=start.device), at)
+        return Begun(given, torch.arange(len(nodes), device=given.device), at)
 
     def _at(self, nodes: Ints, given: Tensor) -> At:
         rank, column = self._rank[nodes], given.new_empty(0)

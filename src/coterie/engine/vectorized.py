@@ -270,7 +270,9 @@ class Vectorized:
         """
         size = self._steps.batch_size
         one = size is None or self._steps.unit == "batch" or size >= self._shards.sizes.max()
-        still = self._rule.update.still or not self._rule.update.local
+        update = self._rule.update
+        still = update.still and update.correct is None and not update.ends
+        still = still or not update.local
         return self._alone and stop == start + 1 and one and still
 
     def _group_steps(

@@ -29,10 +29,13 @@ def server_momentum(lr: float = 1.0, momentum: float = 0.9) -> Update:
 def server_adam(
     lr: float, beta1: float, beta2: float, epsilon: float, *, yogi: bool = False
 ) -> Update:
-    """w <- w_last + lr m / (sqrt(v) + epsilon): m is the mean of ways, v that of their squares."""
+    """w <- w_last + lr m / (sqrt(v) + epsilon): m is the mean of ways, v that of their squares.
+
+    v begins with epsilon^2, the least that the paper's Algorithm 2 allows.
+    """
 
     def begin(n: int, w: Tensor) -> Kept:
-        return Kept(server={"m": w.new_zeros(len(w)), "v": w.new_zeros(len(w))})
+        return Kept(server={"m": w.new_zeros(len(w)), "v": w.new_full((len(w),), epsilon**2)})
 
     def server(w: Tensor, mean: Mean) -> tuple[Tensor, Arrays]:
         way, v = w - mean.given, mean.server["v"]

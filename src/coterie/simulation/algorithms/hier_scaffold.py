@@ -1,7 +1,8 @@
 """SCAFFOLD on both levels: corrected inside a group at its means, between groups at global ones.
 
 Fang et al., Hierarchical Federated Learning with Multi-Timescale Gradient Correction, NeurIPS 2024
-(MTGC), with mean gradients kept in place of their differences, as in SCAFFOLD.
+(MTGC), with mean gradients kept in place of their differences, as in SCAFFOLD: z_i = c_k - c_i and
+y_k = b - b_k. Nodes keep c_i over a global mean, after which MTGC starts z_i afresh.
 """
 
 from __future__ import annotations
@@ -16,9 +17,13 @@ if TYPE_CHECKING:
 
 
 def begin(n: int, w: Tensor) -> Kept:
-    """Mean gradients: c_i of nodes, c_k of groups, and b_k and b as of the last global mean."""
+    """Mean gradients: c_i of nodes, c_k of groups, and b_k and b of the last round.
+
+    Groups keep the sum of their c_k in the round so far, and the number of their means in it.
+    """
     zeros = w.new_zeros(len(w))
-    return Kept({"c": w.new_zeros(n, len(w))}, {"c": zeros, "b": zeros}, {"b": zeros.clone()})
+    groups = {"c": zeros, "b": zeros, "sum": zeros, "means": w.new_zeros(())}
+    return Kept({"c": w.new_zeros(n, len(w))}, groups, {"b": zeros.clone()})
 
 
 def offset(at: At) -> Tensor:
@@ -32,14 +37,18 @@ def renew(w: Tensor, at: At) -> Arrays:
 
 
 def group(mean: Mean) -> Arrays:
-    """c_k <- sum of p_i c_i over the group, after every mean; b_k <- c_k after a global one."""
+    """c_k <- sum of p_i c_i over the group; b_k <- the mean of a round's c_k after a global one."""
     c = mean.by_group(mean.node["c"])
-    return {"c": c, "b": c.clone()} if mean.scope == "global" else {"c": c}
+    total, means = mean.group["sum"] + c, mean.group["means"] + 1
+    if mean.scope == "group":
+        return {"c": c, "sum": total, "means": means}
+    none = {"sum": total.new_zeros(total.shape), "means": means.new_zeros(means.shape)}
+    return {"c": c, "b": total / means[:, None], **none}
 
 
 def server(w: Tensor, mean: Mean) -> tuple[Tensor, Arrays]:
-    """b <- sum_i p_i c_i."""
-    return w, {"b": mean.over_all(mean.node["c"])}
+    """b <- sum_k p_k b_k."""
+    return w, {"b": mean.over_all(mean.group["b"][mean.z])}
 
 
 def hier_scaffold() -> Algorithm:

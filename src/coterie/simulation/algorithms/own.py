@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from coterie.core.errors import ConfigError, CoterieError, OwnCodeError, unknown
 from coterie.core.plugins import import_by_path, reason
-from coterie.engine.update import Arrays, At, Kept, Mean, Pull, Update
-from coterie.simulation.algorithm import Algorithm
+from coterie.engine.update import PARTS, Arrays, At, Kept, Mean, Pull, Scope, Update
+from coterie.simulation.algorithm import Algorithm, Groups
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
-KINDS: dict[str, tuple[type, ...]] = {
-    "float": (float, int),
-    "int": (int,),
-    "bool": (bool,),
-    "str": (str,),
+KINDS: dict[str, tuple[tuple[type, ...], str]] = {
+    "float": ((float, int), "a number"),
+    "int": ((int,), "a whole number"),
+    "bool": ((bool,), "true or false"),
+    "str": ((str,), "a string"),
 }
 
 
@@ -37,17 +38,19 @@ def called(name: str, make: Callable[..., Any], options: Mapping[str, Any]) -> A
     """Call the function that makes an algorithm with its options, checked by its signature."""
     takes = inspect.signature(make).parameters
     for key, value in options.items():
+        if not takes:
+            raise ConfigError(f"{name} has no options, got {key!r}; leave out algorithm.options")
         if key not in takes:
-            has = ", ".join(f"{k} = {p.default}" for k, p in takes.items()) or "none"
+            has = ", ".join(f"{k} = {p.default}" for k, p in takes.items())
             raise ConfigError(
                 f"{unknown(f'algorithm.options of {name}', key, takes)} (it has {has})"
             )
         note = takes[key].annotation
-        kinds = KINDS.get(note if isinstance(note, str) else getattr(note, "__name__", ""), ())
-        truth = isinstance(value, bool) and bool not in kinds
-        if kinds and (truth or not isinstance(value, kinds)):
-            kind = kinds[0].__name__
-            raise ConfigError(f"algorithm.options.{key} must be a {kind}, got {value!r}")
+        noted = note if isinstance(note, str) else getattr(note, "__name__", "")
+        kinds, words = KINDS.get(noted, ((object,), ""))
+        truth = isinstance(value, bool) and not {bool, object} & set(kinds)
+        if truth or not isinstance(value, kinds):
+            raise ConfigError(f"algorithm.options.{key} must be {words}, got {value!r}")
     try:
         return make(**options)
     except CoterieError:
@@ -63,12 +66,32 @@ def told_apart(found: object, name: str) -> Algorithm:
     if not isinstance(found, Algorithm):
         kind = type(found).__name__
         raise ConfigError(f"{name!r} must return a coterie.Algorithm or Update, got {kind}")
-    watched = {part: getattr(Watched(name, found.update), part) for part in PARTS}
+    _check_parts(found, name)
+    watched = {part: getattr(Watched(name, found.update), part) for part in WATCHED}
     there = {part: f for part, f in watched.items() if getattr(found.update, part) is not None}
     return replace(found, update=replace(found.update, **there))
 
 
-PARTS = ("begin", "pull", "correct", "beside", "renew", "send", "group", "server")
+def _check_parts(found: Algorithm, name: str) -> None:
+    """Refuse an algorithm whose parts are not what they have to be."""
+    update, groups = found.update, get_args(Groups)
+    if not isinstance(update, Update):
+        kind = type(update).__name__
+        raise ConfigError(f"{name!r}: update must be a coterie.Update, got {kind}")
+    for part in WATCHED:
+        function = getattr(update, part)
+        if not callable(function) and (part == "extra" or function is not None):
+            kind = type(function).__name__
+            raise ConfigError(f"{name!r}: {part} must be a function, got {kind}")
+    if found.groups not in groups:
+        said = f"{', '.join(map(repr, groups[:-1]))} or {groups[-1]!r}"
+        raise ConfigError(f"{name!r}: groups must be {said}, got {found.groups!r}")
+    work: object = update.work
+    if isinstance(work, bool) or not isinstance(work, int | float) or not 0 < work < math.inf:
+        raise ConfigError(f"{name!r}: work must be a number above 0, got {work!r}")
+
+
+WATCHED = (*PARTS, "extra")
 
 
 @dataclass(frozen=True)
@@ -95,6 +118,9 @@ class Watched:
         for what in ("offset", "towards"):
             if getattr(found, what) is not None:
                 self._like("pull", what, getattr(found, what), at.given, tuple(at.given.shape))
+        strength: object = found.strength
+        if not isinstance(strength, int | float) or not math.isfinite(strength):
+            raise self._fault("pull", f"strength must be a finite number, got {strength!r:.40}")
         return found
 
     def correct(self, g: Tensor, w: Tensor, at: At) -> Tensor:
@@ -122,9 +148,29 @@ class Watched:
         """Look at the global model and at what the server keeps."""
         found = self._call("server", w, mean)
         if not (isinstance(found, tuple) and len(found) == 2):
-            raise self._fault("server", "must return the model and what the server keeps")
+            kind = f"a tuple of {len(found)}" if isinstance(found, tuple) else type(found).__name__
+            raise self._fault("server", f"must return (model, what the server keeps), got {kind}")
         model = self._like("server", "the model", found[0], w, tuple(w.shape))
         return model, self._arrays("server", found[1], w, (), mean.server)
+
+    def personal(self, model: nn.Module) -> Collection[str]:
+        """Look at the names of tensors that stay on nodes."""
+        found = self._call("personal", model)
+        if isinstance(found, str) or not isinstance(found, Collection):
+            kind = type(found).__name__
+            raise self._fault("personal", f"must return names of tensors, got {kind}")
+        there = [name for name, _ in (*model.named_parameters(), *model.named_buffers())]
+        for name in found:
+            if name not in there:
+                raise self._fault("personal", unknown("tensor", str(name), there))
+        return found
+
+    def extra(self, d: int, scope: Scope) -> int:
+        """Look at how many numbers travel with a model."""
+        found = self._call("extra", d, scope)
+        if isinstance(found, bool) or not isinstance(found, int) or found < 0:
+            raise self._fault("extra", f"must return a whole number >= 0, got {found!r}")
+        return found
 
     def _call(self, part: str, *given: Any) -> Any:
         try:
@@ -172,12 +218,15 @@ class Watched:
         """Refuse what are no arrays by name, or others than were there at first."""
         if not (isinstance(found, Mapping) and all(isinstance(key, str) for key in found)):
             raise self._fault(part, f"must return arrays by name, got {type(found).__name__}")
-        shapes = [(*rows, w.shape[-1]), rows, *([(*rows, 1)] if part == "renew" else [])]
+        vector, number = [(*rows, w.shape[-1])], [rows, *([(*rows, 1)] if part == "renew" else [])]
         for key, array in found.items():
             if known is not None and key not in known:
                 raise self._fault(part, f"{key!r} is not among what begin keeps")
             if key.startswith("~"):
                 raise self._fault(part, f"the name {key!r} must not begin with '~'")
+            shapes = [*vector, *number]
+            if known is not None:  # it stays what it was at first
+                shapes = vector if tuple(known[key].shape) in vector else number
             self._like(part, repr(key), array, w, *shapes)
         return found
 

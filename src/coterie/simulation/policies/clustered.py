@@ -30,8 +30,8 @@ class Clustered:
 
     def begin(self, problem: Problem, models: Models) -> State:
         """Let every node take one of K first models."""
-        assert problem.starts is not None  # made for an algorithm of several models
-        chosen, groups = self._chosen(problem, models, problem.starts)
+        starts = models.w if problem.starts is None else problem.starts  # one model: everybody's
+        chosen, groups = self._chosen(problem, models, starts)
         return begun(problem, chosen, Plan(problem.schedule, groups))
 
     def after(self, problem: Problem, s: State, turn: Turn) -> State:
