@@ -174,6 +174,7 @@ class Update:
 
 NOTHING = Update()
 ALONE = ("pull", "correct", "renew", "send", "group", "personal", "beside")
+PARTS = ("begin", *ALONE, "server")
 
 
 def both(one: Update, other: Update) -> Update:
