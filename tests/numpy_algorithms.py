@@ -73,7 +73,8 @@ class Federation:
     def p(self) -> Floats:
         """Shares of the data."""
         sizes = np.array([len(y) for y in self.ys])
-        return sizes / sizes.sum()
+        shares: Floats = sizes / sizes.sum()
+        return shares
 
     def turns(self) -> Iterator[tuple[int, int, bool]]:
         """Steps start+1 .. stop, and whether all are averaged after them."""
@@ -103,8 +104,10 @@ class Federation:
     ) -> Floats:
         """Take a node's steps from w, along g + shift + mu (w - anchor) of every pull."""
         for lr, x, y in self.batches(i, start, stop):
-            pulled = sum(mu * (w - anchor) for mu, anchor in pulls)
-            w = w - lr * (self.net(w, x, y)[1] + shift + pulled)
+            g = self.net(w, x, y)[1] + shift
+            for mu, anchor in pulls:
+                g = g + mu * (w - anchor)
+            w = w - lr * g
         return w
 
     def loss(self, i: int, w: Floats) -> float:
@@ -232,7 +235,7 @@ def fedopt(f: Federation, optimiser: Optimiser) -> Floats:
 
 def momentum(lr: float, beta: float) -> Optimiser:
     """Hsu et al. 2019 (FedAvgM): v <- beta v + way."""
-    kept = {"v": np.float64(0.0)}
+    kept: dict[str, Floats] = {"v": np.zeros(1)}
 
     def step(way: Floats) -> Floats:
         kept["v"] = beta * kept["v"] + way
@@ -243,7 +246,7 @@ def momentum(lr: float, beta: float) -> Optimiser:
 
 def adaptive(lr: float, beta1: float, beta2: float, tau: float, yogi: bool) -> Optimiser:
     """Reddi et al. 2021: FedAdam and FedYogi, whose v begins with the least allowed, tau^2."""
-    kept = {"m": np.float64(0.0), "v": np.float64(tau**2)}
+    kept: dict[str, Floats] = {"m": np.zeros(1), "v": np.full(1, tau**2)}
 
     def step(way: Floats) -> Floats:
         m, v = kept["m"], kept["v"]
@@ -253,7 +256,8 @@ def adaptive(lr: float, beta1: float, beta2: float, tau: float, yogi: bool) -> O
         else:
             v = beta2 * v + (1 - beta2) * way**2
         kept.update(m=m, v=v)
-        return lr * m / (np.sqrt(v) + tau)
+        going: Floats = lr * m / (np.sqrt(v) + tau)
+        return going
 
     return step
 
