@@ -14,7 +14,6 @@ from coterie.core.arrays import Floats, Ints
 from coterie.engine.contract import LocalSteps
 
 Net = Callable[[Floats, Floats, Ints], tuple[float, Floats]]  # (w, x, y): loss and gradient
-Along = Callable[[Floats, Floats], Floats]  # (gradient, w): what is stepped along
 Optimiser = Callable[[Floats], Floats]  # way to the mean: way to go
 
 
@@ -74,7 +73,8 @@ class Federation:
     def p(self) -> Floats:
         """Shares of the data."""
         sizes = np.array([len(y) for y in self.ys])
-        return sizes / sizes.sum()
+        shares: Floats = sizes / sizes.sum()
+        return shares
 
     def turns(self) -> Iterator[tuple[int, int, bool]]:
         """Steps start+1 .. stop, and whether all are averaged after them."""
@@ -94,11 +94,20 @@ class Federation:
         return [lr for lr, _, _ in self.batches(i, start, stop)]
 
     def trained(
-        self, i: int, w: Floats, start: int, stop: int, along: Along = lambda g, w: g
+        self,
+        i: int,
+        w: Floats,
+        start: int,
+        stop: int,
+        shift: Floats | float = 0.0,
+        *pulls: tuple[float, Floats],
     ) -> Floats:
-        """Take a node's steps from w."""
+        """Take a node's steps from w, along g + shift + mu (w - anchor) of every pull."""
         for lr, x, y in self.batches(i, start, stop):
-            w = w - lr * along(self.net(w, x, y)[1], w)
+            g = self.net(w, x, y)[1] + shift
+            for mu, anchor in pulls:
+                g = g + mu * (w - anchor)
+            w = w - lr * g
         return w
 
     def loss(self, i: int, w: Floats) -> float:
@@ -128,10 +137,7 @@ def fedprox(f: Federation, mu: float) -> Floats:
     """Li et al. 2020: the local objective has mu/2 |w - w_given|^2 added."""
     given = [f.w0] * f.n
     for start, stop, everyone in f.turns():
-        done = [
-            f.trained(i, given[i], start, stop, lambda g, w, i=i: g + mu * (w - given[i]))
-            for i in range(f.n)
-        ]
+        done = [f.trained(i, given[i], start, stop, 0.0, (mu, given[i])) for i in range(f.n)]
         given = f.averaged(done, everyone)
     return given[0]
 
@@ -141,13 +147,7 @@ def hier_fedprox(f: Federation, mu_group: float, mu_global: float) -> Floats:
     given, last = [f.w0] * f.n, f.w0
     for start, stop, everyone in f.turns():
         done = [
-            f.trained(
-                i,
-                given[i],
-                start,
-                stop,
-                lambda g, w, i=i: g + mu_group * (w - given[i]) + mu_global * (w - last),
-            )
+            f.trained(i, given[i], start, stop, 0.0, (mu_group, given[i]), (mu_global, last))
             for i in range(f.n)
         ]
         given = f.averaged(done, everyone)
@@ -161,7 +161,7 @@ def scaffold(f: Federation) -> Floats:
     for start, stop, everyone in f.turns():
         done, renewed = [], []
         for i in range(f.n):
-            y = f.trained(i, given[i], start, stop, lambda g, w, i=i: g - own[i] + c)
+            y = f.trained(i, given[i], start, stop, c - own[i])
             done.append(y)
             renewed.append(own[i] - c + (given[i] - y) / sum(f.rates(i, start, stop)))
         own, given = renewed, f.averaged(done, everyone)
@@ -179,10 +179,7 @@ def mtgc(f: Federation) -> Floats:
     given, zero = [f.w0] * f.n, np.zeros_like(f.w0)
     z, y, total = [zero] * f.n, [zero] * f.n, 0.0
     for start, stop, everyone in f.turns():
-        done = [
-            f.trained(i, given[i], start, stop, lambda g, w, i=i: g + z[i] + y[i])
-            for i in range(f.n)
-        ]
+        done = [f.trained(i, given[i], start, stop, z[i] + y[i]) for i in range(f.n)]
         rate = sum(f.rates(0, start, stop))
         group, total = f.averaged(done, False), total + rate
         z = [z[i] + (done[i] - group[i]) / rate for i in range(f.n)]
@@ -199,10 +196,7 @@ def feddyn(f: Federation, alpha: float) -> Floats:
     slopes, h = [np.zeros_like(f.w0)] * f.n, np.zeros_like(f.w0)
     for start, stop, everyone in f.turns():
         done = [
-            f.trained(
-                i, given[i], start, stop, lambda g, w, i=i: g - slopes[i] + alpha * (w - given[i])
-            )
-            for i in range(f.n)
+            f.trained(i, given[i], start, stop, -slopes[i], (alpha, given[i])) for i in range(f.n)
         ]
         slopes = [slopes[i] - alpha * (done[i] - given[i]) for i in range(f.n)]
         given = f.averaged(done, everyone)
@@ -241,7 +235,7 @@ def fedopt(f: Federation, optimiser: Optimiser) -> Floats:
 
 def momentum(lr: float, beta: float) -> Optimiser:
     """Hsu et al. 2019 (FedAvgM): v <- beta v + way."""
-    kept = {"v": np.float64(0.0)}
+    kept: dict[str, Floats] = {"v": np.zeros(1)}
 
     def step(way: Floats) -> Floats:
         kept["v"] = beta * kept["v"] + way
@@ -252,7 +246,7 @@ def momentum(lr: float, beta: float) -> Optimiser:
 
 def adaptive(lr: float, beta1: float, beta2: float, tau: float, yogi: bool) -> Optimiser:
     """Reddi et al. 2021: FedAdam and FedYogi, whose v begins with the least allowed, tau^2."""
-    kept = {"m": np.float64(0.0), "v": np.float64(tau**2)}
+    kept: dict[str, Floats] = {"m": np.zeros(1), "v": np.full(1, tau**2)}
 
     def step(way: Floats) -> Floats:
         m, v = kept["m"], kept["v"]
@@ -262,7 +256,8 @@ def adaptive(lr: float, beta1: float, beta2: float, tau: float, yogi: bool) -> O
         else:
             v = beta2 * v + (1 - beta2) * way**2
         kept.update(m=m, v=v)
-        return lr * m / (np.sqrt(v) + tau)
+        going: Floats = lr * m / (np.sqrt(v) + tau)
+        return going
 
     return step
 
@@ -274,10 +269,7 @@ def fedper(f: Federation, base: int, mu: float = 0.0) -> list[Floats]:
     """
     own = [f.w0] * f.n
     for start, stop, everyone in f.turns():
-        done = [
-            f.trained(i, own[i], start, stop, lambda g, w, i=i: g + mu * (w - own[i]))
-            for i in range(f.n)
-        ]
+        done = [f.trained(i, own[i], start, stop, 0.0, (mu, own[i])) for i in range(f.n)]
         means = f.averaged(done, everyone)
         own = [np.concatenate([means[i][:base], done[i][base:]]) for i in range(f.n)]
     return own
@@ -295,10 +287,7 @@ def ditto(f: Federation, lam: float, mu: float = 0.0) -> tuple[Floats, list[Floa
             for lr, x, y in f.batches(i, start, stop):
                 slope = f.net(own[i], x, y)[1] + lam * (own[i] - given[i])
                 own[i] = own[i] - lr / (1 + lr * lam) * slope
-        done = [
-            f.trained(i, given[i], start, stop, lambda g, w, i=i: g + mu * (w - given[i]))
-            for i in range(f.n)
-        ]
+        done = [f.trained(i, given[i], start, stop, 0.0, (mu, given[i])) for i in range(f.n)]
         given = f.averaged(done, everyone)
     return given[0], own
 

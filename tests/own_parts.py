@@ -1,11 +1,13 @@
-"""What a user would bring, named by import path in tests: planners, and parts of a Flower app."""
+"""What a user would bring, named by import path in tests: planners, data, parts of a Flower app."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from coterie import Evidence, Grouping
+from coterie.data import Dataset, load
 from coterie.flower.messages import Arrays
 
 
@@ -28,3 +30,14 @@ def evaluate(run: Mapping[str, Any], arrays: Arrays) -> dict[str, float]:
 
 def failing(run: Mapping[str, Any], arrays: Arrays) -> dict[str, float]:
     raise RuntimeError("no test examples")
+
+
+def rotated() -> Dataset:
+    """Pictures of 12 users, of whom the last six hold theirs upside down."""
+    whole = load("mnist-f-mini")
+    data = whole.take(np.random.default_rng(0).permutation(len(whole.y))[:1800])
+    users = np.arange(1800) // 150
+    turned = np.where((users >= 6)[:, None, None, None], data.x[:, :, ::-1, ::-1], data.x)
+    names = tuple(f"u{i:02}" for i in range(12))
+    x = np.ascontiguousarray(turned)
+    return replace(data, name="rotated", x=x, users=users, user_names=names)

@@ -54,13 +54,15 @@ def test_who_stops_asking_waits_until_the_jobs_have_left() -> None:
     assert not team.leaving.is_set()
 
 
-def test_threads_have_ended_when_their_team_is_gone() -> None:
+def test_threads_end_when_their_team_is_gone() -> None:
     others = ours()  # of teams that other tests have left to the garbage collector
     team, met = Team(3, CPU), threading.Barrier(3)
     assert sorted(team.do(lambda _: met.wait(60), [None] * 3)) == [0, 1, 2]  # all at work at once
     own = ours() - others
     assert len(own) == 3
     del team
+    for thread in own:
+        thread.join(60)
     assert not own & ours()
 
 

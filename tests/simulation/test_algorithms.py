@@ -176,7 +176,7 @@ def test_ditto_is_its_papers(engine: str, groups: str) -> None:
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("tau", [1, 2])
 def test_models_of_nodes_go_with_fedprox(engine: str, tau: int) -> None:
-    alike = {"optimizer": {"fedprox": 0.6}, "tau1": tau, "tau2": 1}
+    alike: dict[str, Any] = {"optimizer": {"fedprox": 0.6}, "tau1": tau, "tau2": 1}
     alike |= {"train": {"engine": engine, "batch_size": "full"}}
     ready = prepared("ditto", {"lam": 0.8}, **alike)
     shared, own = plain.ditto(federation(ready), 0.8, mu=0.6)

@@ -3,7 +3,7 @@
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from threading import Event, current_thread
+from threading import Event
 from typing import TypeVar
 
 import torch
@@ -48,5 +48,9 @@ class Team:
 
 
 def _dismiss(pool: ThreadPoolExecutor) -> None:
-    """Let threads end, and wait for it, unless one of them was the last to know the team."""
-    pool.shutdown(wait=not current_thread().name.startswith(NAME))
+    """Let threads end; nobody waits for it.
+
+    A team may be collected anywhere, even in a thread that is just starting and holds the lock that
+    joining another needs.
+    """
+    pool.shutdown(wait=False)

@@ -75,9 +75,6 @@ def told_apart(found: object, name: str) -> Algorithm:
 def _check_parts(found: Algorithm, name: str) -> None:
     """Refuse an algorithm whose parts are not what they have to be."""
     update, groups = found.update, get_args(Groups)
-    if not isinstance(update, Update):
-        kind = type(update).__name__
-        raise ConfigError(f"{name!r}: update must be a coterie.Update, got {kind}")
     for part in WATCHED:
         function = getattr(update, part)
         if not callable(function) and (part == "extra" or function is not None):
