@@ -13,6 +13,7 @@ from coterie.core.errors import DivergenceError
 from coterie.engine.contract import LocalSteps, Models, NodeScores
 from coterie.engine.module import Nodes
 from coterie.engine.sequential import Sequential
+from coterie.grouping import Grouping
 from coterie.models import make_model
 from coterie.runs.execute import simulate
 from coterie.simulation.loop import rounds
@@ -224,8 +225,11 @@ def test_personal_models_are_what_nodes_are_scored_by(monkeypatch: pytest.Monkey
         monkeypatch.setattr(f"coterie.{module}.sharing", lambda models: np.arange(8))
     problem = problem_of("accuracy", "loss", "Delta")
     models = problem.engine.advance(problem.engine.initial(), 0, 3, np.zeros(8, dtype=np.int64))
-    row = first_row(problem, models, Plan(Schedule(1, 2), problem.everyone))
+    halves = problem.fleet.averaging(Grouping(np.arange(8) % 2, np.array([0, 1])), 1)
+    row = first_row(problem, models, Plan(Schedule(1, 2), halves))
     losses = problem.engine.losses(personal(models, np.arange(8)))
     assert row.train_loss == pytest.approx(float(problem.fleet.p @ losses.diagonal()))
     assert row.node_sd is not None
     assert row.Delta is not None  # at the common model
+    alone = first_row(problem, models, Plan(Schedule(1, 1), problem.everyone))
+    assert alone.Delta is None  # one group is not apart from itself

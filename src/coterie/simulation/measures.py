@@ -8,7 +8,7 @@ from coterie.core.errors import ConfigError, unknown
 MEASURES: dict[str, str] = {
     "accuracy": "accuracy and loss on the test part",
     "loss": "training loss over all nodes' data",
-    "Delta": "Delta and delta of the groups, and the training loss with them",
+    "Delta": "Delta and delta of two groups or more, and the training loss with them",
     "nodes": "each node's own model on its test examples",
     "classes": "test accuracy by class",
 }

@@ -62,8 +62,9 @@ def _row(
     what: frozenset[str] | set[str],
 ) -> Row:
     apart = None
-    if "Delta" in what and groups is not None and len(models.w) == 1:
-        apart = _measure(problem, models, groups, t)
+    grouped = groups if groups is not None and len(groups.grouping.sizes) > 1 else None
+    if "Delta" in what and grouped is not None and len(models.w) == 1:
+        apart = _measure(problem, models, grouped, t)
     loss = None
     if "loss" in what or apart is not None:
         loss = _train_loss(problem, models, apart, t)
