@@ -88,31 +88,18 @@ def load_dataset(config: Config, progress: Progress = lambda what, done, of: Non
     return datasets.load(config.data.name, path, progress)
 
 
-def split_kind(config: Config, algorithm: Algorithm | None = None) -> SplitKind:
-    """Say how a config splits its examples: what is set, or what "auto" stands for.
-
-    That is "pooled", or "per-node" where not all nodes have the same model in the end.
-    """
-    if config.data.split != "auto":
-        return config.data.split
-    made = algorithm or config.algorithm.made
-    own = made.personal or made.policy is not None or config.algorithm.tau2 == "never"
-    return "per-node" if own else "pooled"
+def split_kind(config: Config) -> SplitKind:
+    """Say how a config splits its examples; one that was made by hand may leave that open."""
+    return "pooled" if config.data.split == "auto" else config.data.split
 
 
-def divide(
-    config: Config,
-    dataset: Dataset,
-    *,
-    pooled: bool = False,
-    algorithm: Algorithm | None = None,
-) -> Divided:
+def divide(config: Config, dataset: Dataset, *, pooled: bool = False) -> Divided:
     """Take the sample, split it as the config says, and deal it to nodes, or pool it on one.
 
     By "per-node", examples are dealt before they are split; else the training part is dealt. One
     node that holds everything splits it as "pooled" does.
     """
-    kind = split_kind(config, algorithm)
+    kind = split_kind(config)
     if kind == "official":
         _check_official(dataset)
     total, wanted = len(dataset.y), (Stream.SAMPLE, Stream.SPLIT, Stream.PARTITION)

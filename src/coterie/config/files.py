@@ -297,6 +297,10 @@ def _resolve(config: Config) -> Config:
         raise ConfigError(
             "train.threads is not read with train.engine = 'ray'; set ray.cpus_per_actor"
         )
+    if config.data.split == "auto":
+        own = made.personal or made.policy is not None or algorithm.tau2 == "never"
+        split: Literal["per-node", "pooled"] = "per-node" if own else "pooled"
+        config = replace(config, data=replace(config.data, split=split))
     if config.train.batch_size == "auto":
         size: int | Literal["full"] = "full" if config.model.name == "sr" else 128
         return replace(config, train=replace(config.train, batch_size=size))
@@ -354,8 +358,8 @@ def check_update(config: Config, made: Algorithm) -> None:
     if only_global or o.scaffold or o.server != "mean":
         if c.tau2 == "never":
             raise ConfigError(
-                f"algorithm.tau2 = 'never' leaves out global means, at which {acts} acts; use "
-                "another"
+                f"algorithm.tau2 = 'never' leaves out global means, at which {acts} acts; set tau2 "
+                "to a number"
             )
         if made.policy is not None:
             raise ConfigError(

@@ -77,7 +77,7 @@ def prepare(
     dataset = dataset or load_dataset(config)
     parts = parts_of(config, own)
     algorithm, planner = parts.algorithm, parts.algorithm.planner(parts.search)
-    divided = divide(config, dataset, pooled=algorithm.pooled, algorithm=algorithm)
+    divided = divide(config, dataset, pooled=algorithm.pooled)
     dataset, part = divided.dataset, divided.partition
     if algorithm.searched:
         check_num_groups(config.algorithm.num_groups, len(part.indices))

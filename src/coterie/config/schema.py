@@ -8,6 +8,7 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from coterie.core.errors import ConfigError, unknown
+from coterie.simulation.algorithms import option_names
 
 TYPE_NAMES = {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}
 # What other projects have a setting for and we do not, and what to do instead.
@@ -130,6 +131,8 @@ def _unknown_key(root: type, prefix: str, key: str) -> str:
                 inside.setdefault(name.lower(), dotted)
     sections = {} if prefix else {f.name: f.name for f in fields(root)}
     plain = key.replace("-", "_").lower()
+    if prefix == "algorithm." and plain in option_names():
+        return f"unknown setting {prefix + key!r}; it is an option: set algorithm.options.{plain}"
     if plain in OTHERS_WORDS:
         return f"unknown setting {prefix + key!r}; {OTHERS_WORDS[plain]}"
     tables = (inside, sections, anywhere)

@@ -1,5 +1,6 @@
 """A user's own part, named by import path."""
 
+import hashlib
 import importlib
 import sys
 from collections.abc import Callable
@@ -61,3 +62,19 @@ def import_by_path(
     if not callable(found) and not isinstance(found, value):
         raise error(f"{path!r}: {module_name} has no function {attribute!r}")
     return found  # type: ignore[no-any-return]
+
+
+def source_sum(path: str) -> str:
+    """Return the SHA-256 of the file that `package.module:name` is in; "" if there is none to read.
+
+    >>> len(source_sum("coterie.core.plugins:reason")), source_sum("math:sqrt")
+    (64, '')
+    """
+    module = sys.modules.get(path.partition(":")[0])
+    file = getattr(module, "__file__", None)
+    if not file or not file.endswith(".py"):
+        return ""
+    try:
+        return hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    except OSError:
+        return ""

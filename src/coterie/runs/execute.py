@@ -12,6 +12,8 @@ from coterie.config.files import to_toml
 from coterie.config.prepare import Prepared, prepare
 from coterie.config.settings import Config
 from coterie.core.errors import DivergenceError, RecordError
+from coterie.core.files import read_object
+from coterie.core.plugins import source_sum
 from coterie.data import Dataset
 from coterie.engine.contract import Engine, Models
 from coterie.engine.update import Update
@@ -112,18 +114,36 @@ def _begin(
         coming: Iterator[State] = chain([state], states)
         if writer.resumes:
             say("no checkpoint to go on from; starts from the beginning")
-        writer.begin(to_toml(config), {"seed": config.seed, "engine": problem.engine.choice()})
+        about = {"seed": config.seed, "engine": problem.engine.choice()}
+        code = own_code(config)
+        writer.begin(to_toml(config), {**about, **({"code": code} if code else {})})
         tidy(folder)
     else:
         state = found.state
         coming = rounds(problem, state)
         say(f"goes on from step {state.t}")
+        for line in _changed(folder, config):
+            say(line)
         if found.engine:
             problem.engine.choose(found.engine)
         writer.go_on(found.n_rows, found.offset, found.wall_s)
         tidy(folder, state.t)
     keeper = Keeper(writer, origin(config, prepared), every_s)
     return _Run(writer, keeper, state, coming, found.Delta_first if found else None)
+
+
+def own_code(config: Config) -> dict[str, str]:
+    """Return the sums of the files that one's own parts of a run are in, by import path."""
+    names = config.data.name, config.model.name, config.algorithm.name, config.algorithm.grouping
+    return {name: source_sum(name) for name in names if ":" in name}
+
+
+def _changed(folder: Path, config: Config) -> Iterator[str]:
+    """Say which of one's own parts are not what they were when a run began."""
+    was = read_object(folder / "meta.json").get("code")
+    for name, now in own_code(config).items():
+        if isinstance(was, dict) and was.get(name) not in (None, "", now):
+            yield f"note: the file of {name} has changed since; the steps so far are by the old one"
 
 
 def _advance(

@@ -225,11 +225,12 @@ def settings_of(config: Json) -> Json:
     return {key: one_text(value) for key, value in dotted(sections).items()}
 
 
-def read_run(folder: Path) -> RecordedRun:
+def read_run(folder: Path | str) -> RecordedRun:
     """Read a run folder; one without a summary (still running, or killed) is an error.
 
     A last row that a full disk cut off is left out, unless the run claims to be complete.
     """
+    folder = Path(folder)
     try:
         config = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
         meta, summary, grouping = (

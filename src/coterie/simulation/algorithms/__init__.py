@@ -84,6 +84,11 @@ def find_algorithm(
     return replace(found, groups=groups)
 
 
+def option_names() -> set[str]:
+    """Return the names of all options that the algorithms here have."""
+    return {name for make in MAKERS.values() for name in inspect.signature(make).parameters}
+
+
 def described() -> dict[str, str]:
     """Say of every algorithm what it is, and which options it has.
 
