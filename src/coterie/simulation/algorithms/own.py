@@ -65,8 +65,9 @@ def told_apart(found: object, name: str) -> Algorithm:
         found = Algorithm(f"your own: {name}", found)
     if not isinstance(found, Algorithm):
         kind = type(found).__name__
+        must = "must return" if ":" in name else "must be"
         call = "; call it" if callable(found) else ""
-        raise ConfigError(f"{name!r} must be a coterie.Algorithm or Update, got {kind}{call}")
+        raise ConfigError(f"{name!r} {must} a coterie.Algorithm or Update, got {kind}{call}")
     _check_parts(found, name)
     watched = {part: getattr(Watched(name, found.update), part) for part in WATCHED}
     there = {part: f for part, f in watched.items() if getattr(found.update, part) is not None}
