@@ -77,7 +77,9 @@ def test_rates_and_batches_of_a_turn_add_up(
     steps = LocalSteps(0.5, 0.5, batch_size, unit, 0)  # type: ignore[arg-type]
     one = np.zeros(1, dtype=np.int64)
     models, sizes = Models(torch.zeros(1, 2), one), np.array([25])
-    turns = Turns(LocalRule(update=pulled(1.0)), models, steps, start, 2, sizes, one, 2, np.ones(1))
+    turns = Turns(
+        LocalRule(update=pulled(1.0)), models, steps, start, 2, sizes, one, 2, np.ones(1), one
+    )
     at = turns.begin(one).at
     assert at is not None
     assert (float(at.rates), float(at.steps)) == (rates, batches)

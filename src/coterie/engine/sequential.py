@@ -116,7 +116,7 @@ class Sequential:
         sizes, d = self.shards.sizes, self.module.d_trained
         others = mean_steps(self._steps, stop - start, sizes, z, there)
         return Turns(
-            self._rule, models, self._steps, start, stop, sizes, self.shards.row, d, others
+            self._rule, models, self._steps, start, stop, sizes, self.shards.row, d, others, there
         )
 
     def _train(self, turns: Turns, i: int, start: int, stop: int) -> Tensor:

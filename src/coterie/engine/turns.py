@@ -38,7 +38,7 @@ class Turns:
     """Steps start+1 .. stop of nodes: what they keep is renewed in `own`, a row for each of them.
 
     `rank` [n] is the row of every node there, `sizes` [n] are their examples, and `mean_steps` [n]
-    the batches that those take who are averaged with them.
+    the batches that those take who are averaged with them. Rows of nodes that are not `there` stay.
     """
 
     def __init__(
@@ -52,9 +52,16 @@ class Turns:
         rank: Ints,
         d: int,
         mean_steps: Floats,
+        there: Ints,
     ) -> None:
         """Take the rule, the models and their memory, and which steps are taken."""
-        self.own = {key: array.clone() for key, array in remembered(models, OWN).items()}
+        self._old = remembered(models, OWN)
+        self._new: dict[str, Tensor] = {}
+        for key, array in self._old.items():  # rows of those who are there will be written
+            away = np.setdiff1d(np.arange(len(array)), rank[there])
+            self._new[key] = torch.empty_like(array)
+            self._new[key][away] = array[away]
+        self._written: set[str] = set()
         self._models, self._d, self._rank, self._sizes = models, d, rank, sizes
         self._update: Update = rule.update
         self.beside = replace(rule, update=Update(correct=rule.update.beside))
@@ -63,6 +70,11 @@ class Turns:
         self._rates = sum(steps.lr_at(t) for t in range(start + 1, stop + 1))
         self._batches, self._taken = steps, stop - start
         self._mean_steps = mean_steps
+
+    @property
+    def own(self) -> dict[str, Tensor]:
+        """What nodes keep, once all who are there have ended their turn."""
+        return {k: self._new[k] if k in self._written else old for k, old in self._old.items()}
 
     def begin(self, nodes: Ints) -> Begun:
         """Return what nodes begin with."""
@@ -76,13 +88,13 @@ class Turns:
             return Begun(models.w, rows, self._at(nodes, given[:, : self._d]))
         given = models.w.index_select(0, rows)
         if PLACES in models.memory:  # a node knows its own part alone, and is pulled to no other
-            given[:, models.memory[PLACES]] = self.own[PART.removeprefix(OWN)][self._rank[nodes]]
+            given[:, models.memory[PLACES]] = self._old[PART.removeprefix(OWN)][self._rank[nodes]]
         at = self._at(nodes, given[:, : self._d])
         return Begun(given, torch.arange(len(nodes), device=given.device), at)
 
     def _at(self, nodes: Ints, given: Tensor) -> At:
         rank, column = self._rank[nodes], given.new_empty(0)
-        node = {key: _rows(array, rank) for key, array in theirs(self.own).items()}
+        node = {key: _rows(array, rank) for key, array in theirs(self._old).items()}
         group = {}
         if self._group:
             z = self._models.memory[GROUPS][torch.from_numpy(nodes)]
@@ -104,20 +116,27 @@ class Turns:
         if update.renew is not None:
             good = (at.rates[:, 0] > LEAST_RATES).cpu().numpy()
             for key, array in update.renew(done[:, :d], at).items():
-                kept, rows = self.own[key], array.reshape(len(nodes), *self.own[key].shape[1:])
-                kept[rank[good]] = rows if good.all() else rows[good]
+                rows = array.reshape(len(nodes), *self._old[key].shape[1:])
+                if not good.all():
+                    rows = rows.clone()
+                    rows[~good] = self._old[key][rank[~good]]
+                self._write(key, rank, rows)
         if PLACES in self._models.memory:
-            self.own[PART.removeprefix(OWN)][rank] = done[:, self._models.memory[PLACES]]
+            self._write(PART.removeprefix(OWN), rank, done[:, self._models.memory[PLACES]])
         return sent
+
+    def _write(self, key: str, rank: Ints, rows: Tensor) -> None:
+        self._new[key][rank] = rows
+        self._written.add(key)
 
     def begin_beside(self, nodes: Ints, at: At) -> Begun:
         """Return what nodes begin with to train their second models."""
-        w = self.own[BESIDE.removeprefix(OWN)][self._rank[nodes]]
+        w = self._old[BESIDE.removeprefix(OWN)][self._rank[nodes]]
         return Begun(w, torch.arange(len(nodes), device=w.device), at)
 
     def end_beside(self, nodes: Ints, done: Tensor) -> None:
         """Keep the second models, `done` [c, D] now."""
-        self.own[BESIDE.removeprefix(OWN)][self._rank[nodes]] = done
+        self._write(BESIDE.removeprefix(OWN), self._rank[nodes], done)
 
 
 def _rows(array: Tensor, rows: Ints | Tensor) -> Tensor:

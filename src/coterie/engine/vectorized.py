@@ -190,6 +190,7 @@ class Vectorized:
                 self._shards.row,
                 self._d_trained,
                 others,
+                mine,
             )
             sums, own = self._node_steps(models, turns, start, stop, z, mine, weight, K), turns.own
         if not torch.isfinite(sums).all():

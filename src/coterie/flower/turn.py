@@ -127,4 +127,4 @@ def _turns(
     steps = LocalSteps(sum(rates) / len(rates), 1.0, None, "batch", 0)
     rule, one = LocalRule(update=added.update), np.ones(1, dtype=np.int64)
     others = np.array([mean_steps])
-    return Turns(rule, models, steps, 0, len(rates), one, ME, len(w), others)
+    return Turns(rule, models, steps, 0, len(rates), one, ME, len(w), others, ME)
