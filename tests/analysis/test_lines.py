@@ -114,6 +114,35 @@ def test_settings_that_vary_within_a_label_split_tables() -> None:
     assert [block.repeated for block in arrange(alike)] == [0, 0]
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"data": {"name": "mnist-f"}},
+        {"data": {"sample": 0.2}},
+        {"partition": {"kind": "Dqh"}},
+        {"model": {"name": "2nn"}},
+        {"network": {"latency_s": 0.5}},
+        {"compute": {"gflops": 250.0}},
+        {"participation": {"fraction": 0.5}},
+        {"train": {"batch_size": 10}},
+        {"train": {"steps": 7}},
+    ],
+)
+def test_labels_do_not_put_different_experiments_into_one_table(other: dict[str, Any]) -> None:
+    feddyn = {"name": "feddyn"}
+    blocks = compare([run(label="A"), run(label="B", algorithm=feddyn, **other)])
+    assert [[line.algorithm for line in block.lines] for block in blocks] == [["A"], ["B"]]
+    assert [line.speed_up for block in blocks for line in block.lines] == [None, None]
+
+
+def test_each_label_may_have_a_rate_and_a_decay_of_its_own() -> None:
+    runs = [
+        run(label=name, train={"lr": lr, "lr_decay": lr_decay})
+        for name, lr, lr_decay in (("a", 0.1, 1.0), ("b", 0.5, 0.9))
+    ]
+    assert shown(runs) == [["a", "b"]]
+
+
 def test_each_label_may_have_a_rate_of_its_own_for_every_dataset() -> None:
     rates = {
         ("a", "mnist-f"): 0.1,

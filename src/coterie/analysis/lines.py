@@ -24,6 +24,7 @@ USUAL = {key: getattr(AlgorithmConfig(), key) for key in (*OPEN, *TARGETS)}
 DEFAULTS = flat(Config())
 NAME, GROUPING, OPTIONS = "algorithm.name", "algorithm.grouping", "algorithm.options"
 GROUPS = "algorithm.groups"
+TUNED = ("train.lr", "train.lr_decay")  # what may go with a label, beside [algorithm], [optimizer]
 UNSEARCHED = ("name", "options", "groups")  # of [algorithm], read without a search for groups, too
 
 
@@ -271,8 +272,8 @@ def arrange(
     """Put runs into blocks, and those of a block into lines.
 
     Settings that neither name lines nor are chosen by `best` split blocks where they differ; but
-    not if a label, which names a line, goes with one value of them. `expected` are the configs of
-    runs to come, which have a say in that.
+    not those of a method if a label, which names a line, goes with one value of them. `expected`
+    are the configs of runs to come, which have a say in that.
     """
     configs = [run.config for run in runs]
     naming = naming_of([*expected, *configs], view)
@@ -320,9 +321,9 @@ def _block_table(config: Json, naming: Naming) -> Json:
 
 
 def _splitting(tables: Sequence[Json], owners: Sequence[str], keys: Sequence[str]) -> list[str]:
-    """Leave out keys whose value follows from the label and the others, the last ones first."""
+    """Leave out what is of a method and follows from the label and the others, the last first."""
     kept = list(keys)
-    for key in reversed(keys):
+    for key in filter(_is_of_a_method, reversed(keys)):
         rest = [other for other in kept if other != key]
         values: dict[str, set[str]] = {}
         for table, owner in zip(tables, owners, strict=True):
@@ -331,6 +332,15 @@ def _splitting(tables: Sequence[Json], owners: Sequence[str], keys: Sequence[str
         if all(len(each) == 1 for each in values.values()):
             kept = rest
     return kept
+
+
+def _is_of_a_method(key: str) -> bool:
+    """Whether a setting says how to train, so that labels may stand for it; not on what, or where.
+
+    >>> _is_of_a_method("algorithm.tau1"), _is_of_a_method("train.lr"), _is_of_a_method("data.name")
+    (True, True, False)
+    """
+    return key.partition(".")[0] in ("algorithm", "optimizer") or key in TUNED
 
 
 def _is_even(key: str, tables: Sequence[Json], parts: Sequence[Sequence[int]]) -> bool:
