@@ -177,6 +177,43 @@ def test_settings_win_over_labels_where_lines_are_named_by_them() -> None:
     assert shown(runs, read_view("label,train.lr")) == [["a", "a (lr = 0.5)", "b", "b (lr = 0.5)"]]
 
 
+METHODS: dict[str, dict[str, Any]] = {
+    "FedAvg": {},
+    "FedProx": {"optimizer": {"fedprox": 0.1}},
+    "SCAFFOLD": {"optimizer": {"scaffold": True}},
+    "FedAvg-IC": {"algorithm": {"name": "fedavg-ic", "tau2": 10}},
+}
+
+
+def test_labels_and_rates_name_the_lines_of_one_table() -> None:
+    runs = [
+        run(label=label, train={"lr": lr}, **sections)
+        for label, sections in METHODS.items()
+        for lr in (0.1, 0.5)
+    ]
+    (names,) = shown(runs, read_view("label,train.lr"))
+    assert sorted(names) == sorted(
+        name for label in METHODS for name in (label, f"{label} (lr = 0.5)")
+    )
+
+
+def test_labels_and_groups_name_the_lines_of_one_table() -> None:
+    runs = [
+        run(label=label, algorithm={"name": name, "groups": groups})
+        for label, name in (("plain", "fedavg"), ("dynamic", "feddyn"))
+        for groups in ("none", "edge")
+    ]
+    assert shown(runs, read_view("label,algorithm.groups")) == [
+        ["plain", "plain (groups = edge)", "dynamic", "dynamic (groups = edge)"]
+    ]
+
+
+def test_runs_without_a_label_stand_by_their_algorithm_where_labels_name_lines() -> None:
+    runs = [run(label="mine", optimizer={"fedprox": 0.1}), run(), run(algorithm={"name": "feddyn"})]
+    assert shown(runs, read_view("label")) == [["fedavg", "mine", "feddyn"]]
+    assert shown([run(), run(optimizer={"fedprox": 0.1})], read_view("label")) == [["fedavg"]] * 2
+
+
 def test_any_algorithm_has_a_name_a_place_and_a_look() -> None:
     runs = [own("my_pkg.algos:feddyn"), run(), own("another")]
     (names,) = shown(runs)

@@ -305,14 +305,20 @@ def _check_baseline(configs: Sequence[Json], view: View, naming: Naming) -> None
 
 
 def _owner(config: Json, naming: Naming) -> str:
-    """Return the label that a run's line has, if its line has one."""
-    return "" if naming.chosen else str(config.get(LABEL) or "")
+    """Return the label that a run's line has, with what else names it; "" if it has no label."""
+    said = str(config.get(LABEL) or "")
+    if not naming.chosen or not said:
+        return said
+    table = settings_of(config)
+    return str((said, [table.get(k) for k in naming.chosen])) if LABEL in naming.chosen else ""
 
 
 def _block_table(config: Json, naming: Naming) -> Json:
     """Return the settings that may split blocks; what a run chose itself, as by default."""
     table = settings_of(config)
     named = {*naming.chosen, *naming.best}
+    if LABEL in named and not config.get(LABEL):  # then the algorithm stands for the label
+        named.add(NAME)
     if not naming.chosen and not _owner(config, naming):  # then the algorithm names the line
         named |= {NAME, GROUPING, *(key for key in table if _names_lines(key))}
         if any(table.get(f"algorithm.{key}") == "auto" for key in OPEN):
