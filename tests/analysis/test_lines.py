@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from coterie.analysis.compare import compare
+from coterie.analysis.format import heading
 from coterie.analysis.lines import View, arrange, name_of, naming_of, read_view
 from coterie.analysis.palette import COLOURS, look_numbers
 from coterie.core.errors import ConfigError, RecordError
@@ -168,6 +169,24 @@ def test_labels_do_not_put_runs_without_one_into_one_table() -> None:
         run(data={"name": "mnist-o"}),
     ]
     assert shown(runs) == [["fedavg", "mine"], ["fedavg"]]
+
+
+def test_a_setting_that_a_block_has_no_value_for_is_not_in_its_heading() -> None:
+    runs = [run(label="mine", data={"name": "mnist-f"}), run(data={"name": "mnist-o"})]
+    assert list(map(heading, compare(runs))) == ["data mnist-f", "data mnist-o"]
+    apart = [*(run(label="mine", optimizer={"momentum": m}) for m in (0.1, 0.9)), run()]
+    assert list(map(heading, compare(apart))) == ["momentum 0.1", "momentum 0.9", "other runs"]
+
+
+def test_what_is_tested_on_heads_tables_that_differ_in_nothing_else() -> None:
+    runs = [
+        run(label="FedAvg", data={"split": "pooled"}),
+        run(label="FedPer", data={"split": "per-node"}, algorithm={"name": "fedper"}),
+        run(label="Ditto", data={"split": "per-node"}, algorithm={"name": "ditto"}),
+    ]
+    assert shown(runs) == [["FedAvg"], ["FedPer", "Ditto"]]
+    alike = [replace(each, config={**each.config, "label": ""}) for each in runs]
+    assert list(map(heading, compare(alike))) == ["split pooled", "split per-node"]
 
 
 def test_settings_win_over_labels_where_lines_are_named_by_them() -> None:

@@ -149,14 +149,16 @@ def heading(block: Block) -> str:
 
     >>> heading(Block({"model.name": "sr", "train.lr": 0.5}, "", []))
     'model sr, lr 0.5'
+    >>> heading(Block({"data.split": "per-node", "optimizer.momentum": None}, "", []))
+    'split per-node'
     """
     words = []
     for key, value in block.setting.items():
-        if value == "":
+        if value in ("", None):
             continue
         section, _, name = key.partition(".")
         words.append(f"{section if name == 'name' else name} {value}")
-    return ", ".join(words) or "all runs"
+    return ", ".join(words) or ("other runs" if block.setting else "all runs")
 
 
 def number(value: float | None, unit: float = 1.0) -> str:

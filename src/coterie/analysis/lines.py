@@ -350,8 +350,9 @@ def _is_of_a_method(key: str) -> bool:
 
 
 def _is_even(key: str, tables: Sequence[Json], parts: Sequence[Sequence[int]]) -> bool:
-    """Whether every block has one value of a setting."""
-    return all(len({str(tables[at].get(key)) for at in part}) == 1 for part in parts)
+    """Whether every block has one value of a setting, and none has no value."""
+    found = [{str(tables[at].get(key)) for at in part} for part in parts]
+    return all(len(values) == 1 and "None" not in values for values in found)
 
 
 def _arranged(setting: Json, runs: list[RecordedRun], naming: Naming) -> Arranged:
