@@ -1,17 +1,18 @@
 """Which runs stand side by side, what their lines are called, and which values are best."""
 
+import inspect
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from coterie.analysis.compare import compare
-from coterie.analysis.format import heading
+from coterie.analysis.format import cells, heading
 from coterie.analysis.lines import View, arrange, name_of, naming_of, read_view
 from coterie.analysis.palette import COLOURS, look_numbers
 from coterie.core.errors import ConfigError, RecordError
 from coterie.runs.record import RecordedRun
-from coterie.simulation.algorithms import ALGORITHMS
+from coterie.simulation.algorithms import ALGORITHMS, MAKERS
 from recorded import recorded
 
 CURVE = [(0.0, 0.1), (1.0, 0.5)]
@@ -308,6 +309,22 @@ def test_a_best_value_may_be_of_what_else_names_lines() -> None:
     ]
     (block,) = arrange(runs, read_view(best="algorithm.grouping"))
     assert block.chosen == {"fedavg-ic": {"algorithm.grouping": "random"}}
+
+
+def test_an_option_that_is_not_set_is_at_its_default_and_a_dash_where_there_is_none() -> None:
+    alpha = "algorithm.options.alpha"
+    feddyn = [
+        run(val=val, algorithm={"name": "feddyn", "options": options})
+        for options, val in (({}, 0.6), ({"alpha": 0.5}, 0.4))
+    ]
+    (block,) = compare([run(), *feddyn, own("mine")], None, read_view(best=alpha))
+    default = inspect.signature(MAKERS["feddyn"]).parameters["alpha"].default
+    assert [line.best for line in block.lines] == [{alpha: None}, {alpha: default}, {alpha: None}]
+    assert [row[:2] for row in cells(block.lines)] == [
+        ["fedavg", "-"],
+        ["feddyn", str(default)],
+        ["mine (mu = 0.1)", "-"],
+    ]
 
 
 def test_there_is_no_best_without_the_validation_part() -> None:

@@ -66,7 +66,7 @@ def cells(lines: Sequence[Line]) -> list[list[str]]:
     return [
         [
             line.algorithm,
-            *(str(line.best.get(key, "-")) for key in keys),
+            *("-" if (best := line.best.get(key)) is None else str(best) for key in keys),
             *(column[at] for column in figures),
             sizes(line.group_sizes),
         ]

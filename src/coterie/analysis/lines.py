@@ -1,5 +1,6 @@
 """Which runs stand side by side, which of them are one line, and what a line is called."""
 
+import inspect
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from coterie.config.settings import AlgorithmConfig, Config
 from coterie.core.errors import ConfigError, RecordError, did_you_mean
 from coterie.core.types import Json
 from coterie.runs.record import RecordedRun, settings_of
-from coterie.simulation.algorithms import ALGORITHMS
+from coterie.simulation.algorithms import ALGORITHMS, MAKERS
 from coterie.simulation.search import Search
 
 BASELINE = "fedavg"
@@ -132,7 +133,7 @@ def _by_settings(config: Json, naming: Naming, said: str) -> str:
     )
     rest = [key for key in naming.chosen if key not in heads]
     shown = [key for key in rest if not head or _unusual(key, table)]
-    more = ", ".join(_said(naming.words[key], table.get(key)) for key in shown)
+    more = ", ".join(_said(naming.words[key], _value(key, table)) for key in shown)
     return f"{head} ({more})" if head and more else head or more
 
 
@@ -170,6 +171,19 @@ def _unusual(key: str, table: Json) -> bool:
     if key == GROUPS and known is not None and table.get(key) == known.groups:
         return False
     return table.get(key) not in (None, DEFAULTS.get(key))
+
+
+def _value(key: str, table: Json) -> Any:
+    """Return a setting; an option that is not set is at its default, where the algorithm is ours.
+
+    >>> _value("algorithm.options.mu", {"algorithm.name": "fedprox"})
+    0.01
+    """
+    make = MAKERS.get(str(table.get(NAME)))
+    if key in table or make is None or not key.startswith(f"{OPTIONS}."):
+        return table.get(key)
+    option = inspect.signature(make).parameters.get(key.removeprefix(f"{OPTIONS}."))
+    return None if option is None else option.default
 
 
 def _told(algorithm: Json) -> Json:
@@ -378,7 +392,8 @@ def _best(runs: Sequence[RecordedRun], keys: Sequence[str]) -> tuple[Json, list[
     """
     found: dict[str, tuple[Json, dict[int, RecordedRun]]] = {}
     for run in runs:
-        values = {key: run.settings.get(key) for key in keys}
+        table = run.settings
+        values = {key: _value(key, table) for key in keys}
         found.setdefault(str(values), (values, {}))[1].setdefault(run.config["seed"], run)
 
     def place(each: tuple[Json, dict[int, RecordedRun]]) -> tuple[int, float, list[Any]]:
