@@ -12,6 +12,7 @@ from coterie.runs.record import RecordedRun
 from recorded import recorded
 
 RISES = [(0.0, 0.1), (2.0, 0.9), (4.0, 0.5), (6.0, 0.6)]
+SEARCHED = "fedavg (random, groups = search)"
 ALL = {"fedavg": 2.0, "hierfavg": 1.0, "centralized": 0.5}  # seconds of a step
 
 
@@ -77,10 +78,23 @@ def test_a_baseline_that_no_line_is_called_is_refused_with_what_was_meant() -> N
     )
 
 
+@pytest.mark.parametrize(
+    ("wanted", "meant"), [("hierfavg", "edges"), ("fedavg", SEARCHED), ("ed", "edges")]
+)
+def test_a_baseline_may_be_meant_by_its_algorithm(wanted: str, meant: str) -> None:
+    search = {"name": "fedavg", "groups": "search", "grouping": "random"}
+    searched = recorded(RISES, algorithm=search)
+    with pytest.raises(ConfigError) as refused:
+        compare([run("hierfavg", label="edges"), searched], None, read_view(baseline=wanted))
+    assert str(refused.value) == (
+        f"--baseline: no line is called {wanted!r}; did you mean {meant!r}?"
+    )
+
+
 def test_without_a_baseline_there_is_no_target_and_the_table_says_how_to_have_one() -> None:
     (block,) = compare([run("hierfavg"), run("fedavg-ic")])
     assert block.baseline is None
-    assert block.target == "none without a fedavg run; --baseline names another line"
+    assert block.target == "none; no line is called fedavg, --baseline names another"
     assert [line.target_s for line in block.lines] == [None, None]
 
 

@@ -121,8 +121,8 @@ def target_words(
     if target is not None:
         return f"{target:.1%}"
     if baseline is None:
-        way_out = "; --baseline names another line" if several else ""
-        return f"none without a {view.baseline or BASELINE} run{way_out}"
+        way_out = ", --baseline names another" if several else ""
+        return f"none; no line is called {view.baseline or BASELINE}{way_out}"
     return f"{accuracy_words(baseline, view.score)}, seed by seed"
 
 

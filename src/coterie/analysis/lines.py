@@ -312,10 +312,14 @@ def arrange(
 
 
 def _check_baseline(configs: Sequence[Json], view: View, naming: Naming) -> None:
-    names = list(dict.fromkeys(name_of(config, naming) for config in configs))
-    if view.baseline and names and baseline_of(names, view) is None:
-        wanted = view.baseline
-        raise ConfigError(f"--baseline: no line is called {wanted!r}{did_you_mean(wanted, names)}")
+    algorithm_of = {name_of(config, naming): config["algorithm"]["name"] for config in configs}
+    if not view.baseline or not algorithm_of or baseline_of(algorithm_of, view) is not None:
+        return
+    wanted = view.baseline.lower()
+    meant = [name for name, of in algorithm_of.items() if _last_word(str(of)).lower() == wanted]
+    meant += [name for name in algorithm_of if name.lower().startswith(wanted)]
+    rest = f"; did you mean {meant[0]!r}?" if meant else did_you_mean(view.baseline, algorithm_of)
+    raise ConfigError(f"--baseline: no line is called {view.baseline!r}{rest}")
 
 
 def _owner(config: Json, naming: Naming) -> str:
