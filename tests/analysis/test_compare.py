@@ -98,6 +98,23 @@ def test_without_a_baseline_there_is_no_target_and_the_table_says_how_to_have_on
     assert [line.target_s for line in block.lines] == [None, None]
 
 
+def test_a_note_says_of_how_many_lines_the_best_value_is_at_an_end_of_the_list() -> None:
+    best = {"fedavg": 0.1, "hierfavg": 0.1, "fedavg-c": 0.5, "fedavg-i": 1.0}
+    runs = [run(name, train={"lr": lr}) for name in best for lr in (0.1, 0.5, 1.0)]
+    for each in runs:
+        chosen = best[each.config["algorithm"]["name"]] == each.config["train"]["lr"]
+        each.summary["val_accuracy"] = float(chosen)
+    runs.append(run("fedavg-ic", train={"lr": 0.1}))  # one value has no ends
+    (block,) = compare(runs, None, read_view(best="train.lr"))
+    assert block.notes == (
+        "the best train.lr of 2 lines is the least in the list; lengthen it",
+        "the best train.lr of 1 line is the largest in the list; lengthen it",
+    )
+    words = [run("fedavg-ic", model={"name": name}) for name in ("sr", "2nn")]
+    assert compare(words, None, read_view(best="model.name"))[0].notes == ()
+    assert compare(runs)[0].notes == ()
+
+
 def test_every_mean_over_seeds_has_its_deviation() -> None:
     steps = (1.0, 1.5, 3.0)
     runs = [run("fedavg", seed) for seed in range(3)]

@@ -1,6 +1,6 @@
 """Runs side by side: accuracy over seeds, and simulated time to the accuracy of a baseline."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import mean, stdev
 from typing import Any
@@ -70,6 +70,7 @@ class Block:
     baseline: str | None = None  # the line that targets and speed-ups refer to
     score: str = "last"  # what the accuracy of a run is
     named_by: tuple[str, ...] = ()  # settings that name lines; none: label or algorithm
+    notes: tuple[str, ...] = ()  # what a reader should know before the figures are used
 
 
 def compare(
@@ -106,8 +107,30 @@ def block_of(arranged: Arranged, target: float | None, view: View = PLAIN) -> Bl
     ]
     said = target_words(target, baseline, view, several=len(lines) > 1)
     return Block(
-        arranged.setting, said, lines, arranged.repeated, baseline, str(view.score), view.lines
+        arranged.setting,
+        said,
+        lines,
+        arranged.repeated,
+        baseline,
+        str(view.score),
+        view.lines,
+        tuple(_at_the_ends(arranged)),
     )
+
+
+def _at_the_ends(arranged: Arranged) -> Iterator[str]:
+    """Say of which settings the best value may be beyond those that were tried."""
+    for key in arranged.naming.best:
+        ends = {"least": min, "largest": max}
+        at = dict.fromkeys(ends, 0)
+        for line, tried in arranged.tried.items():
+            values = {each[key] for each in tried if type(each[key]) in (int, float)}
+            for end, of in ends.items():
+                at[end] += len(values) > 1 and arranged.chosen[line][key] == of(values)
+        for end, count in at.items():
+            if count:
+                whose = "1 line" if count == 1 else f"{count} lines"
+                yield f"the best {key} of {whose} is the {end} in the list; lengthen it"
 
 
 def target_words(

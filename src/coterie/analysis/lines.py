@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import mean
-from typing import Any
+from typing import Any, NamedTuple
 
 from coterie.analysis.score import Score, read_score
 from coterie.config.files import LABEL, decides, flat
@@ -273,6 +273,7 @@ class Arranged:
     members: list[RecordedRun]  # all of the block, also those that no line shows
     repeated: int
     naming: Naming
+    tried: dict[str, list[Json]] = field(default_factory=dict)  # values that `chosen` is from
 
     @property
     def shown(self) -> list[RecordedRun]:
@@ -383,16 +384,26 @@ def _arranged(setting: Json, runs: list[RecordedRun], naming: Naming) -> Arrange
     for run in done:
         by_line.setdefault(label(run, naming), []).append(run)
     taken = {line: _best(own, naming.best) for line, own in by_line.items()}
-    lines = lines_of([run for _, own, _ in taken.values() for run in own], naming)
-    chosen = {line: taken[line][0] for line in lines}
-    return Arranged(setting, lines, chosen, runs, sum(of for *_, of in taken.values()), naming)
+    lines = lines_of([run for best in taken.values() for run in best.runs], naming)
+    chosen = {line: taken[line].values for line in lines}
+    tried = {line: taken[line].tried for line in lines}
+    repeated = sum(best.repeated for best in taken.values())
+    return Arranged(setting, lines, chosen, runs, repeated, naming, tried)
 
 
-def _best(runs: Sequence[RecordedRun], keys: Sequence[str]) -> tuple[Json, list[RecordedRun], int]:
+class Best(NamedTuple):
+    """The best values of some settings, their runs, how many of all repeat others, all values."""
+
+    values: Json
+    runs: list[RecordedRun]
+    repeated: int
+    tried: list[Json]
+
+
+def _best(runs: Sequence[RecordedRun], keys: Sequence[str]) -> Best:
     """Choose the values of some settings whose runs did best on the validation part.
 
-    Those with more seeds come first, and of equal ones the smaller value; also returns the runs,
-    and how many of all repeat others.
+    Those with more seeds come first, and of equal ones the smaller value.
     """
     found: dict[str, tuple[Json, dict[int, RecordedRun]]] = {}
     for run in runs:
@@ -406,7 +417,7 @@ def _best(runs: Sequence[RecordedRun], keys: Sequence[str]) -> tuple[Json, list[
 
     values, by_seed = min(found.values(), key=place)
     repeated = len(runs) - sum(len(own) for _, own in found.values())
-    return values, list(by_seed.values()), repeated
+    return Best(values, list(by_seed.values()), repeated, [tried for tried, _ in found.values()])
 
 
 def _sizes(values: Iterable[object]) -> list[tuple[bool, float, str]]:

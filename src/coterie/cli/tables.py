@@ -36,4 +36,5 @@ def print_blocks(
     blocks = make_table(runs, target, view or PLAIN)
     head = columns(blocks)
     for block in blocks:
-        print_table(heading(block), head, cells(block.lines), footing(block), wrap="group")
+        foot = "\n".join([footing(block), *(f"note: {note}" for note in block.notes)])
+        print_table(heading(block), head, cells(block.lines), foot, wrap="group")

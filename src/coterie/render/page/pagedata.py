@@ -160,7 +160,7 @@ def _block(page: _Page, own: Arranged, block: Block, target: float | None, view:
         "footing": footing(block),
         "target": {"mean": mean(said), "low": min(said), "high": max(said)} if said else None,
         "first": None if first is None else block.lines.index(first),
-        "notes": _notes(by_label, lines),
+        "notes": [*_notes(by_label, lines), *(f"Note: {note}." for note in block.notes)],
         "lines": lines,
         "bars": bars([by_label[line.algorithm] for line in block.lines]),
         "pareto": pareto(
