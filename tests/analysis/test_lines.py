@@ -372,4 +372,10 @@ def test_the_groups_that_an_algorithm_has_anyway_do_not_name_its_line() -> None:
         return ", ".join(name_of(config, naming) for config in configs)
 
     assert named(name="fedavg") == "fedavg, fedavg (groups = edge)"
-    assert named(name="my_pkg.algos:own") == "own (groups = none), own (groups = edge)"
+    assert named(name="my_pkg.algos:own") == "own, own (groups = edge)"
+
+
+def test_no_groups_name_the_line_of_an_algorithm_that_other_runs_leave_its_own() -> None:
+    configs = [{"algorithm": {"name": "mine:own", "groups": g}} for g in ("auto", "none")]
+    naming = naming_of(configs)
+    assert [name_of(config, naming) for config in configs] == ["own", "own (groups = none)"]

@@ -85,6 +85,7 @@ class Naming:
     best: tuple[str, ...] = ()
     words: Mapping[str, str] = field(default_factory=dict)
     long: frozenset[str] = frozenset()
+    auto: frozenset[str] = frozenset()  # algorithms of which some runs leave groups to them
 
 
 ALONE = Naming()  # a run by itself
@@ -102,7 +103,8 @@ def naming_of(configs: Sequence[Json], view: View = PLAIN) -> Naming:
     names = {str(table.get(NAME)) for table in tables}
     lasts = [_last_word(name) for name in names]
     long = frozenset(name for name in names if lasts.count(_last_word(name)) > 1)
-    return Naming(view.lines, tuple(more), view.best, words, long)
+    auto = frozenset(str(table.get(NAME)) for table in tables if table.get(GROUPS) == "auto")
+    return Naming(view.lines, tuple(more), view.best, words, long, auto)
 
 
 def _names_lines(key: str) -> bool:
@@ -132,7 +134,7 @@ def _by_settings(config: Json, naming: Naming, said: str) -> str:
         dict.fromkeys(said or algorithm if key == LABEL else algorithm for key in heads)
     )
     rest = [key for key in naming.chosen if key not in heads]
-    shown = [key for key in rest if not head or _unusual(key, table)]
+    shown = [key for key in rest if not head or _unusual(key, table, naming)]
     more = ", ".join(_said(naming.words[key], _value(key, table)) for key in shown)
     return f"{head} ({more})" if head and more else head or more
 
@@ -148,7 +150,7 @@ def _by_algorithm(config: Json, naming: Naming) -> str:
     more += [
         _said(naming.words[key], table[key])
         for key in naming.more
-        if _unusual(key, table) and (searches or not _is_of_a_search(key))
+        if _unusual(key, table, naming) and (searches or not _is_of_a_search(key))
     ]
     name = _short(str(algorithm["name"]), naming)
     return f"{name} ({', '.join(more)})" if more else name
@@ -165,10 +167,16 @@ def _is_of_a_search(key: str) -> bool:
     return section == "algorithm" and name not in UNSEARCHED
 
 
-def _unusual(key: str, table: Json) -> bool:
-    """Whether a setting is not as by default; the groups that an algorithm has anyway are."""
-    known = ALGORITHMS.get(str(table.get(NAME)))
-    if key == GROUPS and known is not None and table.get(key) == known.groups:
+def _unusual(key: str, table: Json, naming: Naming) -> bool:
+    """Whether a setting is not as by default; the groups that an algorithm has anyway are.
+
+    No groups are usual for an algorithm that is not ours, unless runs without that setting, whose
+    groups are not known here, have its name already.
+    """
+    name = str(table.get(NAME))
+    known = ALGORITHMS.get(name)
+    usual = known.groups if known else None if name in naming.auto else "none"
+    if key == GROUPS and table.get(key) == usual:
         return False
     return table.get(key) not in (None, DEFAULTS.get(key))
 
