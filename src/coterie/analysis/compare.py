@@ -57,6 +57,10 @@ class Line:
     delta_sd: float | None = None
     pooled: bool = False  # an upper bound, not a competitor
     best: dict[str, Any] = field(default_factory=dict)  # settings chosen by the validation part
+    node_mean: float | None = None  # of the nodes' accuracies, where all runs measure them
+    node_sd: float | None = None  # over nodes, not over seeds
+    node_worst: float | None = None  # mean of the worst tenth
+    node_worst_sd: float | None = None
 
 
 @dataclass(frozen=True)
@@ -248,7 +252,18 @@ def _line(
         group_sizes=sorted(runs[0].summary["group_sizes"], reverse=True),
         pooled=all(map(pooled, runs)),
         best=best,
+        **_nodes(runs),
     )
+
+
+def _nodes(runs: Sequence[RecordedRun]) -> dict[str, float | None]:
+    """Return what a line says about nodes; nothing if one of its runs says nothing."""
+    keys = ("node_mean", "node_sd", "node_worst")
+    of = {key: [run.summary.get(key) for run in runs] for key in keys}
+    if any(value is None for values in of.values() for value in values):
+        return {}
+    means = {key: _mean_or_none(values) for key, values in of.items()}
+    return {**means, "node_worst_sd": _sd_or_none(of["node_worst"])}
 
 
 def _known(values: Iterable[float | None]) -> list[float]:
