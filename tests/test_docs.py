@@ -86,6 +86,12 @@ def test_every_block_says_what_it_is(page: Path) -> None:
     assert [block.line for block in blocks(page) if not block.language] == []
 
 
+def test_no_two_pages_write_a_file_of_the_same_name() -> None:
+    titles = [(block.title, page) for page in PAGES for block in blocks(page) if block.title]
+    named = [title for title, _ in dict.fromkeys(titles)]
+    assert [title for title in named if named.count(title) > 1] == []
+
+
 def test_every_page_of_the_docs_is_on_the_site() -> None:
     shelves = (ROOT / "mkdocs.yml").read_text()
     there = {p.relative_to(DOCS).as_posix() for p in PAGES if p != README}

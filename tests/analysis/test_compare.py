@@ -12,6 +12,7 @@ from coterie.runs.record import RecordedRun
 from recorded import recorded
 
 RISES = [(0.0, 0.1), (2.0, 0.9), (4.0, 0.5), (6.0, 0.6)]
+SEARCHED = "fedavg (random, groups = search)"
 ALL = {"fedavg": 2.0, "hierfavg": 1.0, "centralized": 0.5}  # seconds of a step
 
 
@@ -77,11 +78,41 @@ def test_a_baseline_that_no_line_is_called_is_refused_with_what_was_meant() -> N
     )
 
 
+@pytest.mark.parametrize(
+    ("wanted", "meant"), [("hierfavg", "edges"), ("fedavg", SEARCHED), ("ed", "edges")]
+)
+def test_a_baseline_may_be_meant_by_its_algorithm(wanted: str, meant: str) -> None:
+    search = {"name": "fedavg", "groups": "search", "grouping": "random"}
+    searched = recorded(RISES, algorithm=search)
+    with pytest.raises(ConfigError) as refused:
+        compare([run("hierfavg", label="edges"), searched], None, read_view(baseline=wanted))
+    assert str(refused.value) == (
+        f"--baseline: no line is called {wanted!r}; did you mean {meant!r}?"
+    )
+
+
 def test_without_a_baseline_there_is_no_target_and_the_table_says_how_to_have_one() -> None:
     (block,) = compare([run("hierfavg"), run("fedavg-ic")])
     assert block.baseline is None
-    assert block.target == "none without a fedavg run; --baseline names another line"
+    assert block.target == "none; no line is called fedavg, --baseline names another"
     assert [line.target_s for line in block.lines] == [None, None]
+
+
+def test_a_note_says_of_how_many_lines_the_best_value_is_at_an_end_of_the_list() -> None:
+    best = {"fedavg": 0.1, "hierfavg": 0.1, "fedavg-c": 0.5, "fedavg-i": 1.0}
+    runs = [run(name, train={"lr": lr}) for name in best for lr in (0.1, 0.5, 1.0)]
+    for each in runs:
+        chosen = best[each.config["algorithm"]["name"]] == each.config["train"]["lr"]
+        each.summary["val_accuracy"] = float(chosen)
+    runs.append(run("fedavg-ic", train={"lr": 0.1}))  # one value has no ends
+    (block,) = compare(runs, None, read_view(best="train.lr"))
+    assert block.notes == (
+        "the best train.lr of 2 lines is the least in the list; lengthen it",
+        "the best train.lr of 1 line is the largest in the list; lengthen it",
+    )
+    words = [run("fedavg-ic", model={"name": name}) for name in ("sr", "2nn")]
+    assert compare(words, None, read_view(best="model.name"))[0].notes == ()
+    assert compare(runs)[0].notes == ()
 
 
 def test_every_mean_over_seeds_has_its_deviation() -> None:

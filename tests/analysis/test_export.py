@@ -16,6 +16,7 @@ from coterie.config.files import expand
 from coterie.runs.execute import execute
 from coterie.runs.record import RecordedRun, find_runs
 from coterie.runs.sweep import plan_jobs
+from recorded import recorded
 from resuming import coterie
 
 SWEEP = {
@@ -59,6 +60,14 @@ def test_every_row_of_every_run_is_a_line_with_what_tells_the_runs_apart(
         assert line["train_loss"] == ("" if row["train_loss"] is None else str(row["train_loss"]))
         assert int(line["groups"]) == len(row["group_sizes"])
         assert line["bytes.core"] == str(row["bytes_by_tier"].get("core", ""))
+
+
+def test_labels_are_a_column_where_runs_have_some() -> None:
+    runs = [recorded([(0.0, 0.1), (1.0, 0.5)], seed, label="mine") for seed in (0, 1)]
+    runs.append(recorded([(0.0, 0.1), (1.0, 0.5)]))
+    assert rows_table(runs)["label"] == ["mine"] * 4 + [None] * 2
+    assert summary_table(runs)["label"] == ["mine", "mine", None]
+    assert "label" not in summary_table(runs[2:])
 
 
 def test_a_summary_has_one_line_for_every_run(

@@ -1,8 +1,12 @@
 """How the figures of a table are written: decimals by column, deviations where they are seen."""
 
+from dataclasses import replace
+
 from coterie.analysis.compare import compare
+from coterie.analysis.export import comparison_table
 from coterie.analysis.format import cells, columns, footing
 from coterie.analysis.lines import read_view
+from coterie.render.figures.latex import latex_table
 from coterie.runs.record import RecordedRun
 from recorded import recorded
 
@@ -58,3 +62,28 @@ def test_the_best_value_of_a_setting_has_a_column() -> None:
     assert columns([block])[1] == "best\nlr"
     assert [row[1] for row in cells(block.lines)] == ["0.1", "0.1"]
     assert "lr: best of every line by the validation part" in footing(block)
+
+
+def test_figures_about_nodes_have_columns_where_all_lines_have_them() -> None:
+    nodes = {"node_mean": 0.5, "node_sd": 0.125, "node_worst": 0.25}
+    measured = [replace(run, summary={**run.summary, **nodes}) for run in RUNS]
+    for run in measured:
+        run.summary["node_worst"] += 0.1 * run.config["seed"]
+    (block,) = compare(measured)
+    names, rows = columns([block]), cells(block.lines)
+    assert names[1:4] == ["accuracy\n%", "nodes\n%", "worst\ntenth %"]
+    assert [row[2:4] for row in rows] == [["50.0 ± 12.5", "30.0 ± 7.1"]] * 2
+    assert {len(row) for row in rows} == {len(names)}
+    assert "nodes: mean ± SD over nodes" in footing(block)
+    table = comparison_table([block])
+    assert table["node_mean"] == [0.5, 0.5]
+    assert latex_table([block]).decode().count(r"50.0 $\pm$ 12.5 & 30.0 $\pm$ 7.1") == 2
+
+
+def test_figures_about_nodes_have_no_columns_where_one_run_has_none() -> None:
+    nodes = {"node_mean": 0.5, "node_sd": 0.125, "node_worst": 0.25}
+    some = [*RUNS[:1], *(replace(run, summary={**run.summary, **nodes}) for run in RUNS[1:])]
+    (block,) = compare(some)
+    assert "nodes\n%" not in columns([block])
+    assert {len(row) for row in cells(block.lines)} == {len(columns([block]))}
+    assert "node_mean" not in comparison_table(compare(RUNS))

@@ -1,16 +1,18 @@
 """Which runs stand side by side, what their lines are called, and which values are best."""
 
+import inspect
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from coterie.analysis.compare import compare
+from coterie.analysis.format import cells, heading
 from coterie.analysis.lines import View, arrange, name_of, naming_of, read_view
 from coterie.analysis.palette import COLOURS, look_numbers
 from coterie.core.errors import ConfigError, RecordError
 from coterie.runs.record import RecordedRun
-from coterie.simulation.algorithms import ALGORITHMS
+from coterie.simulation.algorithms import ALGORITHMS, MAKERS
 from recorded import recorded
 
 CURVE = [(0.0, 0.1), (1.0, 0.5)]
@@ -114,6 +116,35 @@ def test_settings_that_vary_within_a_label_split_tables() -> None:
     assert [block.repeated for block in arrange(alike)] == [0, 0]
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"data": {"name": "mnist-f"}},
+        {"data": {"sample": 0.2}},
+        {"partition": {"kind": "Dqh"}},
+        {"model": {"name": "2nn"}},
+        {"network": {"latency_s": 0.5}},
+        {"compute": {"gflops": 250.0}},
+        {"participation": {"fraction": 0.5}},
+        {"train": {"batch_size": 10}},
+        {"train": {"steps": 7}},
+    ],
+)
+def test_labels_do_not_put_different_experiments_into_one_table(other: dict[str, Any]) -> None:
+    feddyn = {"name": "feddyn"}
+    blocks = compare([run(label="A"), run(label="B", algorithm=feddyn, **other)])
+    assert [[line.algorithm for line in block.lines] for block in blocks] == [["A"], ["B"]]
+    assert [line.speed_up for block in blocks for line in block.lines] == [None, None]
+
+
+def test_each_label_may_have_a_rate_and_a_decay_of_its_own() -> None:
+    runs = [
+        run(label=name, train={"lr": lr, "lr_decay": lr_decay})
+        for name, lr, lr_decay in (("a", 0.1, 1.0), ("b", 0.5, 0.9))
+    ]
+    assert shown(runs) == [["a", "b"]]
+
+
 def test_each_label_may_have_a_rate_of_its_own_for_every_dataset() -> None:
     rates = {
         ("a", "mnist-f"): 0.1,
@@ -141,11 +172,66 @@ def test_labels_do_not_put_runs_without_one_into_one_table() -> None:
     assert shown(runs) == [["fedavg", "mine"], ["fedavg"]]
 
 
+def test_a_setting_that_a_block_has_no_value_for_is_not_in_its_heading() -> None:
+    runs = [run(label="mine", data={"name": "mnist-f"}), run(data={"name": "mnist-o"})]
+    assert list(map(heading, compare(runs))) == ["data mnist-f", "data mnist-o"]
+    apart = [*(run(label="mine", optimizer={"momentum": m}) for m in (0.1, 0.9)), run()]
+    assert list(map(heading, compare(apart))) == ["momentum 0.1", "momentum 0.9", "other runs"]
+
+
+def test_what_is_tested_on_heads_tables_that_differ_in_nothing_else() -> None:
+    runs = [
+        run(label="FedAvg", data={"split": "pooled"}),
+        run(label="FedPer", data={"split": "per-node"}, algorithm={"name": "fedper"}),
+        run(label="Ditto", data={"split": "per-node"}, algorithm={"name": "ditto"}),
+    ]
+    assert shown(runs) == [["FedAvg"], ["FedPer", "Ditto"]]
+    alike = [replace(each, config={**each.config, "label": ""}) for each in runs]
+    assert list(map(heading, compare(alike))) == ["split pooled", "split per-node"]
+
+
 def test_settings_win_over_labels_where_lines_are_named_by_them() -> None:
     runs = [run(label=label, train={"lr": lr}) for label in "ab" for lr in (0.1, 0.5)]
     assert shown(runs, read_view("train.lr")) == [["lr = 0.1", "lr = 0.5"]]
     assert shown(runs, read_view("label")) == [["a", "b"]] * 2
     assert shown(runs, read_view("label,train.lr")) == [["a", "a (lr = 0.5)", "b", "b (lr = 0.5)"]]
+
+
+METHODS: dict[str, dict[str, Any]] = {
+    "FedAvg": {},
+    "FedProx": {"optimizer": {"fedprox": 0.1}},
+    "SCAFFOLD": {"optimizer": {"scaffold": True}},
+    "FedAvg-IC": {"algorithm": {"name": "fedavg-ic", "tau2": 10}},
+}
+
+
+def test_labels_and_rates_name_the_lines_of_one_table() -> None:
+    runs = [
+        run(label=label, train={"lr": lr}, **sections)
+        for label, sections in METHODS.items()
+        for lr in (0.1, 0.5)
+    ]
+    (names,) = shown(runs, read_view("label,train.lr"))
+    assert sorted(names) == sorted(
+        name for label in METHODS for name in (label, f"{label} (lr = 0.5)")
+    )
+
+
+def test_labels_and_groups_name_the_lines_of_one_table() -> None:
+    runs = [
+        run(label=label, algorithm={"name": name, "groups": groups})
+        for label, name in (("plain", "fedavg"), ("dynamic", "feddyn"))
+        for groups in ("none", "edge")
+    ]
+    assert shown(runs, read_view("label,algorithm.groups")) == [
+        ["plain", "plain (groups = edge)", "dynamic", "dynamic (groups = edge)"]
+    ]
+
+
+def test_runs_without_a_label_stand_by_their_algorithm_where_labels_name_lines() -> None:
+    runs = [run(label="mine", optimizer={"fedprox": 0.1}), run(), run(algorithm={"name": "feddyn"})]
+    assert shown(runs, read_view("label")) == [["fedavg", "mine", "feddyn"]]
+    assert shown([run(), run(optimizer={"fedprox": 0.1})], read_view("label")) == [["fedavg"]] * 2
 
 
 def test_any_algorithm_has_a_name_a_place_and_a_look() -> None:
@@ -225,6 +311,22 @@ def test_a_best_value_may_be_of_what_else_names_lines() -> None:
     assert block.chosen == {"fedavg-ic": {"algorithm.grouping": "random"}}
 
 
+def test_an_option_that_is_not_set_is_at_its_default_and_a_dash_where_there_is_none() -> None:
+    alpha = "algorithm.options.alpha"
+    feddyn = [
+        run(val=val, algorithm={"name": "feddyn", "options": options})
+        for options, val in (({}, 0.6), ({"alpha": 0.5}, 0.4))
+    ]
+    (block,) = compare([run(), *feddyn, own("mine")], None, read_view(best=alpha))
+    default = inspect.signature(MAKERS["feddyn"]).parameters["alpha"].default
+    assert [line.best for line in block.lines] == [{alpha: None}, {alpha: default}, {alpha: None}]
+    assert [row[:2] for row in cells(block.lines)] == [
+        ["fedavg", "-"],
+        ["feddyn", str(default)],
+        ["mine (mu = 0.1)", "-"],
+    ]
+
+
 def test_there_is_no_best_without_the_validation_part() -> None:
     with pytest.raises(RecordError, match=r"fedavg-0: its summary.json has no val_accuracy"):
         arrange(grid({(0.1, 0): None}), read_view(best="train.lr"))
@@ -270,4 +372,10 @@ def test_the_groups_that_an_algorithm_has_anyway_do_not_name_its_line() -> None:
         return ", ".join(name_of(config, naming) for config in configs)
 
     assert named(name="fedavg") == "fedavg, fedavg (groups = edge)"
-    assert named(name="my_pkg.algos:own") == "own (groups = none), own (groups = edge)"
+    assert named(name="my_pkg.algos:own") == "own, own (groups = edge)"
+
+
+def test_no_groups_name_the_line_of_an_algorithm_that_other_runs_leave_its_own() -> None:
+    configs = [{"algorithm": {"name": "mine:own", "groups": g}} for g in ("auto", "none")]
+    naming = naming_of(configs)
+    assert [name_of(config, naming) for config in configs] == ["own", "own (groups = none)"]

@@ -20,12 +20,14 @@ from coterie.analysis.lines import lines_of, read_view
 from coterie.analysis.palette import COLOURS, PLACED, look_numbers
 from coterie.config.files import expand
 from coterie.render.figures import FORMATS, draw_figures
+from coterie.render.figures.bars import time_to_target
 from coterie.render.figures.curves import CURVES
 from coterie.render.figures.latex import escape, latex_table
-from coterie.render.figures.style import DASHES, MARKERS, looks, save, short, styled
+from coterie.render.figures.style import DASHES, MARKERS, WIDTHS, looks, save, short, styled
 from coterie.runs.execute import execute
 from coterie.runs.record import RecordedRun, find_runs
 from coterie.runs.sweep import plan_jobs
+from recorded import recorded
 from resuming import coterie
 
 SWEEP = {
@@ -345,7 +347,7 @@ def test_legends_and_tables_have_the_names_baseline_and_best_that_were_chosen(
     files = draw_figures(named, suffix="svg", view=view)
     assert {"FEDAVG", "HIERFAVG", "FEDAVG-IC"} <= set(svg_text(files["loss.svg"]))
     said = "simulated seconds to HIERFAVG's best accuracy"
-    assert said in svg_text(files["time-to-target.svg"])
+    assert said in " ".join(svg_text(files["time-to-target.svg"]))
     lines = list(csv.DictReader(io.StringIO(files["comparison.csv"].decode())))
     rates = {run.config["train"]["lr"] for run in runs}
     assert {float(line["best.train.lr"]) for line in lines} == rates
@@ -353,3 +355,22 @@ def test_legends_and_tables_have_the_names_baseline_and_best_that_were_chosen(
     head, units = files["comparison.tex"].decode().splitlines()[3:5]
     assert head.startswith(" & best & best accuracy & time")
     assert units.startswith(r" & lr & \% & s")
+
+
+@pytest.mark.parametrize("width", WIDTHS.values())
+@pytest.mark.parametrize(
+    "whose", ["scaffold", "$x_", "SCAFFOLD with " + "many words " * 4, "W" * 40]
+)
+def test_the_label_below_bars_is_within_the_figure(width: float, whose: str) -> None:
+    names = ["fedavg", "hier-scaffold (groups = edge)"]
+    lines = {name: [recorded([(0.0, 0.1), (3.0, 0.5)])] for name in names}
+    said = f"{whose}'s accuracy, mean of the last 5 evaluations"
+    with styled():
+        figure = time_to_target(lines, width, {0: 0.5}, said)
+        figure.draw_without_rendering()
+        (axis,) = figure.axes
+        box = axis.xaxis.label.get_window_extent()
+    assert 0 <= box.x0 < box.x1 <= figure.bbox.width
+    assert 0 <= box.y0
+    words = axis.get_xlabel().split()
+    assert "".join(words) == "".join(f"simulated seconds to {said}".split())

@@ -1,6 +1,6 @@
 """Runs side by side: accuracy over seeds, and simulated time to the accuracy of a baseline."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import mean, stdev
 from typing import Any
@@ -57,6 +57,10 @@ class Line:
     delta_sd: float | None = None
     pooled: bool = False  # an upper bound, not a competitor
     best: dict[str, Any] = field(default_factory=dict)  # settings chosen by the validation part
+    node_mean: float | None = None  # of the nodes' accuracies, where all runs measure them
+    node_sd: float | None = None  # over nodes, not over seeds
+    node_worst: float | None = None  # mean of the worst tenth
+    node_worst_sd: float | None = None
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,7 @@ class Block:
     baseline: str | None = None  # the line that targets and speed-ups refer to
     score: str = "last"  # what the accuracy of a run is
     named_by: tuple[str, ...] = ()  # settings that name lines; none: label or algorithm
+    notes: tuple[str, ...] = ()  # what a reader should know before the figures are used
 
 
 def compare(
@@ -106,8 +111,30 @@ def block_of(arranged: Arranged, target: float | None, view: View = PLAIN) -> Bl
     ]
     said = target_words(target, baseline, view, several=len(lines) > 1)
     return Block(
-        arranged.setting, said, lines, arranged.repeated, baseline, str(view.score), view.lines
+        arranged.setting,
+        said,
+        lines,
+        arranged.repeated,
+        baseline,
+        str(view.score),
+        view.lines,
+        tuple(_at_the_ends(arranged)),
     )
+
+
+def _at_the_ends(arranged: Arranged) -> Iterator[str]:
+    """Say of which settings the best value may be beyond those that were tried."""
+    for key in arranged.naming.best:
+        ends = {"least": min, "largest": max}
+        at = dict.fromkeys(ends, 0)
+        for line, tried in arranged.tried.items():
+            values = {each[key] for each in tried if type(each[key]) in (int, float)}
+            for end, of in ends.items():
+                at[end] += len(values) > 1 and arranged.chosen[line][key] == of(values)
+        for end, count in at.items():
+            if count:
+                whose = "1 line" if count == 1 else f"{count} lines"
+                yield f"the best {key} of {whose} is the {end} in the list; lengthen it"
 
 
 def target_words(
@@ -121,8 +148,8 @@ def target_words(
     if target is not None:
         return f"{target:.1%}"
     if baseline is None:
-        way_out = "; --baseline names another line" if several else ""
-        return f"none without a {view.baseline or BASELINE} run{way_out}"
+        way_out = ", --baseline names another" if several else ""
+        return f"none; no line is called {view.baseline or BASELINE}{way_out}"
     return f"{accuracy_words(baseline, view.score)}, seed by seed"
 
 
@@ -225,7 +252,18 @@ def _line(
         group_sizes=sorted(runs[0].summary["group_sizes"], reverse=True),
         pooled=all(map(pooled, runs)),
         best=best,
+        **_nodes(runs),
     )
+
+
+def _nodes(runs: Sequence[RecordedRun]) -> dict[str, float | None]:
+    """Return what a line says about nodes; nothing if one of its runs says nothing."""
+    keys = ("node_mean", "node_sd", "node_worst")
+    of = {key: [run.summary.get(key) for run in runs] for key in keys}
+    if any(value is None for values in of.values() for value in values):
+        return {}
+    means = {key: _mean_or_none(values) for key, values in of.items()}
+    return {**means, "node_worst_sd": _sd_or_none(of["node_worst"])}
 
 
 def _known(values: Iterable[float | None]) -> list[float]:

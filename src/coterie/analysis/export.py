@@ -12,6 +12,7 @@ from typing import Any
 from coterie.analysis.compare import Block, Line
 from coterie.analysis.format import sizes
 from coterie.analysis.lines import differing
+from coterie.config.files import LABEL
 from coterie.core.errors import RecordError
 from coterie.core.parquet import check_parquet, parquet_bytes
 from coterie.core.types import Progress
@@ -59,6 +60,8 @@ def comparison_table(blocks: Sequence[Block]) -> Table:
 def _line(line: Line) -> dict[str, Any]:
     told = asdict(line)
     best = {f"best.{key}": value for key, value in told.pop("best").items()}
+    if line.node_mean is None:
+        told = {key: value for key, value in told.items() if not key.startswith("node_")}
     return {**flat(told), **best}
 
 
@@ -136,12 +139,18 @@ FORMATS: dict[str, Callable[[Table], bytes]] = {".csv": to_csv, ".parquet": to_p
 
 
 def _about(runs: Sequence[RecordedRun]) -> list[dict[str, Any]]:
-    """Say of every run its name, the settings in which the runs differ, and its seed."""
+    """Say of every run its name, its label, the settings in which the runs differ, and its seed."""
+    labelled = any(run.config.get(LABEL) for run in runs)
     tables = [run.settings for run in runs]
     differ = differing(tables)
     names = run_names([run.folder for run in runs])
     return [
-        {"run": name, **flat({k: table.get(k) for k in differ}), "seed": run.config["seed"]}
+        {
+            "run": name,
+            **({LABEL: run.config.get(LABEL) or None} if labelled else {}),
+            **flat({k: table.get(k) for k in differ}),
+            "seed": run.config["seed"],
+        }
         for name, table, run in zip(names, tables, runs, strict=True)
     ]
 

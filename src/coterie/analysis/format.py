@@ -16,7 +16,7 @@ class Column:
     """A column of figures: what it is called, the field of a line, and how it is written.
 
     `decimals` are chosen by what a column holds if not given. Names are broken where a narrow
-    terminal needs it.
+    terminal needs it. Deviations are over seeds if no other field has them.
     """
 
     name: str
@@ -24,6 +24,7 @@ class Column:
     unit: float = 1.0
     decimals: int | None = None
     sign: str = ""
+    deviation: str = ""
 
 
 _MS = partial(Column, unit=1e3)
@@ -39,6 +40,23 @@ FIGURES = (
 )
 
 
+NODES = (
+    Column("nodes\n%", "node_mean", 100.0, 1, deviation="node_sd"),
+    Column("worst\ntenth %", "node_worst", 100.0, 1),
+)
+
+
+def figures_of(lines: Sequence[Line]) -> tuple[Column, ...]:
+    """Return the columns of figures of some lines; those about nodes if all lines have them."""
+    accuracy, *rest = FIGURES
+    return (accuracy, *(NODES if has_nodes(lines) else ()), *rest)
+
+
+def has_nodes(lines: Sequence[Line]) -> bool:
+    """Whether all of some lines have figures about their nodes."""
+    return bool(lines) and all(line.node_mean is not None for line in lines)
+
+
 def columns(blocks: Sequence[Block]) -> list[str]:
     """Name the columns of the tables of some blocks, which have the same ones.
 
@@ -46,7 +64,8 @@ def columns(blocks: Sequence[Block]) -> list[str]:
     ['algorithm', 'accuracy %\\nlast 5', 'sim\\ns']
     """
     first = blocks[0] if blocks else Block({}, "", [])
-    accuracy, *figures = (column.name for column in FIGURES)
+    every = [line for block in blocks for line in block.lines]
+    accuracy, *figures = (column.name for column in figures_of(every))
     if first.score != "last":
         count = first.score.partition(":")[2]
         accuracy = f"accuracy %\nlast {count}" if count else "accuracy %\nbest"
@@ -59,14 +78,17 @@ def chosen_keys(blocks: Sequence[Block]) -> list[str]:
     return list(dict.fromkeys(key for block in blocks for line in block.lines for key in line.best))
 
 
-def cells(lines: Sequence[Line]) -> list[list[str]]:
-    """Write the lines of a table; a column has as many decimals in all of them."""
-    figures = [_figures(lines, column) for column in FIGURES]
+def cells(lines: Sequence[Line], shown: Sequence[Column] = ()) -> list[list[str]]:
+    """Write the lines of a table; a column has as many decimals in all of them.
+
+    Where tables share their head, `shown` are the columns of figures that it has.
+    """
+    figures = [_figures(lines, column) for column in shown or figures_of(lines)]
     keys = list(dict.fromkeys(key for line in lines for key in line.best))
     return [
         [
             line.algorithm,
-            *(str(line.best.get(key, "-")) for key in keys),
+            *("-" if (best := line.best.get(key)) is None else str(best) for key in keys),
             *(column[at] for column in figures),
             sizes(line.group_sizes),
         ]
@@ -77,7 +99,8 @@ def cells(lines: Sequence[Line]) -> list[list[str]]:
 def _figures(lines: Sequence[Line], column: Column) -> list[str]:
     """Write one column, with deviations where one of them is to be seen at its decimals."""
     means = [_scaled(getattr(line, column.key), column) for line in lines]
-    deviations = [_scaled(getattr(line, f"{column.key}_sd"), column) for line in lines]
+    deviation = column.deviation or f"{column.key}_sd"
+    deviations = [_scaled(getattr(line, deviation), column) for line in lines]
     places = column.decimals if column.decimals is not None else decimals(means)
     seen = column.key == "accuracy" or any(
         sd is not None and round(sd, places) > 0 for sd in deviations
@@ -131,6 +154,8 @@ def footing(block: Block) -> str:
     seeds = max((line.seeds for line in block.lines), default=1)
     if seeds > 1:
         said.append(f"{seeds} seeds, mean ± SD, group sizes of the first")
+    if has_nodes(block.lines):
+        said.append("nodes: mean ± SD over nodes")
     said += [
         f"{_word(key)}: best of every line by the validation part" for key in chosen_keys([block])
     ]
@@ -149,14 +174,16 @@ def heading(block: Block) -> str:
 
     >>> heading(Block({"model.name": "sr", "train.lr": 0.5}, "", []))
     'model sr, lr 0.5'
+    >>> heading(Block({"data.split": "per-node", "optimizer.momentum": None}, "", []))
+    'split per-node'
     """
     words = []
     for key, value in block.setting.items():
-        if value == "":
+        if value in ("", None):
             continue
         section, _, name = key.partition(".")
         words.append(f"{section if name == 'name' else name} {value}")
-    return ", ".join(words) or "all runs"
+    return ", ".join(words) or ("other runs" if block.setting else "all runs")
 
 
 def number(value: float | None, unit: float = 1.0) -> str:

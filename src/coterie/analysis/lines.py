@@ -1,10 +1,11 @@
 """Which runs stand side by side, which of them are one line, and what a line is called."""
 
+import inspect
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import mean
-from typing import Any
+from typing import Any, NamedTuple
 
 from coterie.analysis.score import Score, read_score
 from coterie.config.files import LABEL, decides, flat
@@ -13,7 +14,7 @@ from coterie.config.settings import AlgorithmConfig, Config
 from coterie.core.errors import ConfigError, RecordError, did_you_mean
 from coterie.core.types import Json
 from coterie.runs.record import RecordedRun, settings_of
-from coterie.simulation.algorithms import ALGORITHMS
+from coterie.simulation.algorithms import ALGORITHMS, MAKERS
 from coterie.simulation.search import Search
 
 BASELINE = "fedavg"
@@ -24,6 +25,7 @@ USUAL = {key: getattr(AlgorithmConfig(), key) for key in (*OPEN, *TARGETS)}
 DEFAULTS = flat(Config())
 NAME, GROUPING, OPTIONS = "algorithm.name", "algorithm.grouping", "algorithm.options"
 GROUPS = "algorithm.groups"
+TUNED = ("train.lr", "train.lr_decay")  # what may go with a label, beside [algorithm], [optimizer]
 UNSEARCHED = ("name", "options", "groups")  # of [algorithm], read without a search for groups, too
 
 
@@ -83,6 +85,7 @@ class Naming:
     best: tuple[str, ...] = ()
     words: Mapping[str, str] = field(default_factory=dict)
     long: frozenset[str] = frozenset()
+    auto: frozenset[str] = frozenset()  # algorithms of which some runs leave groups to them
 
 
 ALONE = Naming()  # a run by itself
@@ -100,7 +103,8 @@ def naming_of(configs: Sequence[Json], view: View = PLAIN) -> Naming:
     names = {str(table.get(NAME)) for table in tables}
     lasts = [_last_word(name) for name in names]
     long = frozenset(name for name in names if lasts.count(_last_word(name)) > 1)
-    return Naming(view.lines, tuple(more), view.best, words, long)
+    auto = frozenset(str(table.get(NAME)) for table in tables if table.get(GROUPS) == "auto")
+    return Naming(view.lines, tuple(more), view.best, words, long, auto)
 
 
 def _names_lines(key: str) -> bool:
@@ -130,8 +134,8 @@ def _by_settings(config: Json, naming: Naming, said: str) -> str:
         dict.fromkeys(said or algorithm if key == LABEL else algorithm for key in heads)
     )
     rest = [key for key in naming.chosen if key not in heads]
-    shown = [key for key in rest if not head or _unusual(key, table)]
-    more = ", ".join(_said(naming.words[key], table.get(key)) for key in shown)
+    shown = [key for key in rest if not head or _unusual(key, table, naming)]
+    more = ", ".join(_said(naming.words[key], _value(key, table)) for key in shown)
     return f"{head} ({more})" if head and more else head or more
 
 
@@ -146,7 +150,7 @@ def _by_algorithm(config: Json, naming: Naming) -> str:
     more += [
         _said(naming.words[key], table[key])
         for key in naming.more
-        if _unusual(key, table) and (searches or not _is_of_a_search(key))
+        if _unusual(key, table, naming) and (searches or not _is_of_a_search(key))
     ]
     name = _short(str(algorithm["name"]), naming)
     return f"{name} ({', '.join(more)})" if more else name
@@ -163,12 +167,31 @@ def _is_of_a_search(key: str) -> bool:
     return section == "algorithm" and name not in UNSEARCHED
 
 
-def _unusual(key: str, table: Json) -> bool:
-    """Whether a setting is not as by default; the groups that an algorithm has anyway are."""
-    known = ALGORITHMS.get(str(table.get(NAME)))
-    if key == GROUPS and known is not None and table.get(key) == known.groups:
+def _unusual(key: str, table: Json, naming: Naming) -> bool:
+    """Whether a setting is not as by default; the groups that an algorithm has anyway are.
+
+    No groups are usual for an algorithm that is not ours, unless runs without that setting, whose
+    groups are not known here, have its name already.
+    """
+    name = str(table.get(NAME))
+    known = ALGORITHMS.get(name)
+    usual = known.groups if known else None if name in naming.auto else "none"
+    if key == GROUPS and table.get(key) == usual:
         return False
     return table.get(key) not in (None, DEFAULTS.get(key))
+
+
+def _value(key: str, table: Json) -> Any:
+    """Return a setting; an option that is not set is at its default, where the algorithm is ours.
+
+    >>> _value("algorithm.options.mu", {"algorithm.name": "fedprox"})
+    0.01
+    """
+    make = MAKERS.get(str(table.get(NAME)))
+    if key in table or make is None or not key.startswith(f"{OPTIONS}."):
+        return table.get(key)
+    option = inspect.signature(make).parameters.get(key.removeprefix(f"{OPTIONS}."))
+    return None if option is None else option.default
 
 
 def _told(algorithm: Json) -> Json:
@@ -258,6 +281,7 @@ class Arranged:
     members: list[RecordedRun]  # all of the block, also those that no line shows
     repeated: int
     naming: Naming
+    tried: dict[str, list[Json]] = field(default_factory=dict)  # values that `chosen` is from
 
     @property
     def shown(self) -> list[RecordedRun]:
@@ -271,8 +295,8 @@ def arrange(
     """Put runs into blocks, and those of a block into lines.
 
     Settings that neither name lines nor are chosen by `best` split blocks where they differ; but
-    not if a label, which names a line, goes with one value of them. `expected` are the configs of
-    runs to come, which have a say in that.
+    not those of a method if a label, which names a line, goes with one value of them. `expected`
+    are the configs of runs to come, which have a say in that.
     """
     configs = [run.config for run in runs]
     naming = naming_of([*expected, *configs], view)
@@ -297,21 +321,31 @@ def arrange(
 
 
 def _check_baseline(configs: Sequence[Json], view: View, naming: Naming) -> None:
-    names = list(dict.fromkeys(name_of(config, naming) for config in configs))
-    if view.baseline and names and baseline_of(names, view) is None:
-        wanted = view.baseline
-        raise ConfigError(f"--baseline: no line is called {wanted!r}{did_you_mean(wanted, names)}")
+    algorithm_of = {name_of(config, naming): config["algorithm"]["name"] for config in configs}
+    if not view.baseline or not algorithm_of or baseline_of(algorithm_of, view) is not None:
+        return
+    wanted = view.baseline.lower()
+    meant = [name for name, of in algorithm_of.items() if _last_word(str(of)).lower() == wanted]
+    meant += [name for name in algorithm_of if name.lower().startswith(wanted)]
+    rest = f"; did you mean {meant[0]!r}?" if meant else did_you_mean(view.baseline, algorithm_of)
+    raise ConfigError(f"--baseline: no line is called {view.baseline!r}{rest}")
 
 
 def _owner(config: Json, naming: Naming) -> str:
-    """Return the label that a run's line has, if its line has one."""
-    return "" if naming.chosen else str(config.get(LABEL) or "")
+    """Return the label that a run's line has, with what else names it; "" if it has no label."""
+    said = str(config.get(LABEL) or "")
+    if not naming.chosen or not said:
+        return said
+    table = settings_of(config)
+    return str((said, [table.get(k) for k in naming.chosen])) if LABEL in naming.chosen else ""
 
 
 def _block_table(config: Json, naming: Naming) -> Json:
     """Return the settings that may split blocks; what a run chose itself, as by default."""
     table = settings_of(config)
     named = {*naming.chosen, *naming.best}
+    if LABEL in named and not config.get(LABEL):  # then the algorithm stands for the label
+        named.add(NAME)
     if not naming.chosen and not _owner(config, naming):  # then the algorithm names the line
         named |= {NAME, GROUPING, *(key for key in table if _names_lines(key))}
         if any(table.get(f"algorithm.{key}") == "auto" for key in OPEN):
@@ -320,9 +354,9 @@ def _block_table(config: Json, naming: Naming) -> Json:
 
 
 def _splitting(tables: Sequence[Json], owners: Sequence[str], keys: Sequence[str]) -> list[str]:
-    """Leave out keys whose value follows from the label and the others, the last ones first."""
+    """Leave out what is of a method and follows from the label and the others, the last first."""
     kept = list(keys)
-    for key in reversed(keys):
+    for key in filter(_is_of_a_method, reversed(keys)):
         rest = [other for other in kept if other != key]
         values: dict[str, set[str]] = {}
         for table, owner in zip(tables, owners, strict=True):
@@ -333,9 +367,19 @@ def _splitting(tables: Sequence[Json], owners: Sequence[str], keys: Sequence[str
     return kept
 
 
+def _is_of_a_method(key: str) -> bool:
+    """Whether a setting says how to train, so that labels may stand for it; not on what, or where.
+
+    >>> _is_of_a_method("algorithm.tau1"), _is_of_a_method("train.lr"), _is_of_a_method("data.name")
+    (True, True, False)
+    """
+    return key.partition(".")[0] in ("algorithm", "optimizer") or key in TUNED
+
+
 def _is_even(key: str, tables: Sequence[Json], parts: Sequence[Sequence[int]]) -> bool:
-    """Whether every block has one value of a setting."""
-    return all(len({str(tables[at].get(key)) for at in part}) == 1 for part in parts)
+    """Whether every block has one value of a setting, and none has no value."""
+    found = [{str(tables[at].get(key)) for at in part} for part in parts]
+    return all(len(values) == 1 and "None" not in values for values in found)
 
 
 def _arranged(setting: Json, runs: list[RecordedRun], naming: Naming) -> Arranged:
@@ -348,20 +392,31 @@ def _arranged(setting: Json, runs: list[RecordedRun], naming: Naming) -> Arrange
     for run in done:
         by_line.setdefault(label(run, naming), []).append(run)
     taken = {line: _best(own, naming.best) for line, own in by_line.items()}
-    lines = lines_of([run for _, own, _ in taken.values() for run in own], naming)
-    chosen = {line: taken[line][0] for line in lines}
-    return Arranged(setting, lines, chosen, runs, sum(of for *_, of in taken.values()), naming)
+    lines = lines_of([run for best in taken.values() for run in best.runs], naming)
+    chosen = {line: taken[line].values for line in lines}
+    tried = {line: taken[line].tried for line in lines}
+    repeated = sum(best.repeated for best in taken.values())
+    return Arranged(setting, lines, chosen, runs, repeated, naming, tried)
 
 
-def _best(runs: Sequence[RecordedRun], keys: Sequence[str]) -> tuple[Json, list[RecordedRun], int]:
+class Best(NamedTuple):
+    """The best values of some settings, their runs, how many of all repeat others, all values."""
+
+    values: Json
+    runs: list[RecordedRun]
+    repeated: int
+    tried: list[Json]
+
+
+def _best(runs: Sequence[RecordedRun], keys: Sequence[str]) -> Best:
     """Choose the values of some settings whose runs did best on the validation part.
 
-    Those with more seeds come first, and of equal ones the smaller value; also returns the runs,
-    and how many of all repeat others.
+    Those with more seeds come first, and of equal ones the smaller value.
     """
     found: dict[str, tuple[Json, dict[int, RecordedRun]]] = {}
     for run in runs:
-        values = {key: run.settings.get(key) for key in keys}
+        table = run.settings
+        values = {key: _value(key, table) for key in keys}
         found.setdefault(str(values), (values, {}))[1].setdefault(run.config["seed"], run)
 
     def place(each: tuple[Json, dict[int, RecordedRun]]) -> tuple[int, float, list[Any]]:
@@ -370,7 +425,7 @@ def _best(runs: Sequence[RecordedRun], keys: Sequence[str]) -> tuple[Json, list[
 
     values, by_seed = min(found.values(), key=place)
     repeated = len(runs) - sum(len(own) for _, own in found.values())
-    return values, list(by_seed.values()), repeated
+    return Best(values, list(by_seed.values()), repeated, [tried for tried, _ in found.values()])
 
 
 def _sizes(values: Iterable[object]) -> list[tuple[bool, float, str]]:

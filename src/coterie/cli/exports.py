@@ -90,10 +90,11 @@ def export(runs: tuple[Path, ...], out: Path, summary: bool) -> None:
     coterie export runs/demo -o rows.parquet             pip install 'coterie[parquet]'
     coterie export runs/a runs/b --summary -o runs.csv   one line for every run
 
-    The columns are the run's folder, the settings in which the runs differ, the seed, and what a
-    row of rows.jsonl holds (with --summary: of summary.json). Group sizes become groups,
-    smallest_group, largest_group and group_sizes ('20, 2x10': one of 20, two of 10); bytes a column
-    for every tier of the network, such as bytes.core. What was not measured is empty.
+    The columns are the run's folder, its label where runs have some, the settings in which the runs
+    differ, the seed, and what a row of rows.jsonl holds (with --summary: of summary.json). Group
+    sizes become groups, smallest_group, largest_group and group_sizes ('20, 2x10': one of 20, two
+    of 10); bytes a column for every tier of the network, such as bytes.core. What was not measured
+    is empty.
 
     In a CSV, a text that a spreadsheet would evaluate (it begins with = + - or @) has an apostrophe
     in front; numbers are as they are. Parquet has every text as it is.

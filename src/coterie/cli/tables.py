@@ -33,7 +33,6 @@ def print_blocks(
     from coterie.analysis.format import cells, columns, footing, heading
     from coterie.analysis.lines import PLAIN
 
-    blocks = make_table(runs, target, view or PLAIN)
-    head = columns(blocks)
-    for block in blocks:
-        print_table(heading(block), head, cells(block.lines), footing(block), wrap="group")
+    for block in make_table(runs, target, view or PLAIN):
+        foot = "\n".join([footing(block), *(f"note: {note}" for note in block.notes)])
+        print_table(heading(block), columns([block]), cells(block.lines), foot, wrap="group")

@@ -7,7 +7,7 @@ from typing import Any
 from coterie.analysis.compare import seconds_to
 from coterie.analysis.format import number
 from coterie.render.figures.curves import Lines
-from coterie.render.figures.style import FILLS, HATCHES, legend, short
+from coterie.render.figures.style import FILLS, HATCHES, label_below, legend, short
 
 KINDS = {
     "compute_s": "local steps",
@@ -70,7 +70,7 @@ def time_to_target(lines: Lines, width: float, targets: Mapping[int, float], sai
         error = {"xerr": spread, "error_kw": {"elinewidth": 0.8, "capsize": 2}} if spread else {}
         axis.barh(at, mean(found), **bar, **error)
         axis.annotate(f"{number(mean(found))}{share}", (mean(found) + spread, at), **_beside)
-    axis.set_xlabel(f"simulated seconds to {said}")
+    label_below(figure, axis, f"simulated seconds to {said}")
     return figure
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from coterie.analysis.compare import Block
-from coterie.analysis.format import cells, chosen_keys, footing, heading
+from coterie.analysis.format import cells, chosen_keys, footing, has_nodes, heading
 
 SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -39,8 +39,10 @@ def latex_table(blocks: Sequence[Block]) -> bytes:
         score, f"accuracy, last {score.partition(':')[2]}"
     )
     chosen = [escape(key.rpartition(".")[2]) for key in best]
-    head = ["", *("best" for _ in best), which, *HEAD]
-    units = ["", *chosen, r"\%", *UNITS]
+    every = [line for block in blocks for line in block.lines]
+    nodes = ("nodes", "worst tenth") if has_nodes(every) else ()
+    head = ["", *("best" for _ in best), which, *nodes, *HEAD]
+    units = ["", *chosen, r"\%", *(r"\%" for _ in nodes), *UNITS]
     lines = [
         r"% \usepackage{booktabs}",
         r"\begin{tabular}{l" + "r" * (len(head) - 2) + "l}",
@@ -48,7 +50,7 @@ def latex_table(blocks: Sequence[Block]) -> bytes:
         " & ".join(head) + r" \\",
         " & ".join(units) + r" \\",
     ]
-    written = iter(cells([line for block in blocks for line in block.lines]))
+    written = iter(cells(every))
     for block in blocks:
         lines.append(r"\midrule")
         if len(blocks) > 1:

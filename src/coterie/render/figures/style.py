@@ -2,6 +2,7 @@
 
 import io
 import re
+import textwrap
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -108,9 +109,13 @@ def short(text: str) -> str:
     >>> short("two\nlines"), short("m" * 60)[20:28]
     ('two lines', 'mmm…mmmm')
     """
-    line = re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]", " ", text)
+    line = _on_one_line(text)
     half = LONGEST // 2
     return line if len(line) <= LONGEST else f"{line[: half - 1]}…{line[-half:]}"
+
+
+def _on_one_line(text: str) -> str:
+    return re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]", " ", text)
 
 
 def legend(figure: Any, handles: Sequence[Any], names: Sequence[str]) -> None:
@@ -127,6 +132,24 @@ def legend(figure: Any, handles: Sequence[Any], names: Sequence[str]) -> None:
     )
     for text, name in zip(made.get_texts(), names, strict=True):
         text.set_text(short(name))
+
+
+def label_below(figure: Any, axis: Any, text: str) -> None:
+    """Label x, on as many lines as the figure's width asks for, and make the figure higher by them.
+
+    Layouts leave room for the height of a label, not for its width.
+    """
+    line = _on_one_line(text)
+    axis.set_xlabel(line)
+    figure.draw_without_rendering()
+    middle = (axis.bbox.x0 + axis.bbox.x1) / 2
+    room = 2 * min(middle, figure.bbox.width - middle)
+    for letters in range(len(line), 9, -1):
+        axis.set_xlabel(textwrap.fill(line, letters, break_on_hyphens=False))
+        if axis.xaxis.label.get_window_extent().width < room:
+            break
+    width, height = figure.get_size_inches()
+    figure.set_size_inches(width, height + 0.13 * axis.get_xlabel().count("\n"))
 
 
 def legend_columns(names: Sequence[str], width: float) -> int:

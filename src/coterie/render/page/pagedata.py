@@ -8,7 +8,7 @@ from statistics import mean
 
 from coterie.analysis.compare import Block, block_of, first_at_target, targets_of
 from coterie.analysis.export import run_names
-from coterie.analysis.format import cells, columns, footing, heading
+from coterie.analysis.format import Column, cells, columns, figures_of, footing, heading
 from coterie.analysis.lines import (
     PLAIN,
     Arranged,
@@ -69,9 +69,10 @@ def page_data(
     page = _Page(styles, _names(runs), most, {}, make_curve, make_network, make_nodes)
     told = []
     made = [block_of(own, target, view) for own in blocks]
+    figures = figures_of([line for block in made for line in block.lines])
     for number, pair in enumerate(zip(blocks, made, strict=True)):
         progress("settings", number, len(blocks))
-        told.append(_block(page, *pair, target, view))
+        told.append(_block(page, *pair, target, view, figures))
     return {
         "format": FORMAT,
         "title": f"{len(runs)} run{'' if len(runs) == 1 else 's'}",
@@ -138,7 +139,14 @@ def _most_points(blocks: Sequence[Arranged]) -> int:
     return max(LEAST_POINTS, min(MOST_POINTS, MOST_NUMBERS // max(numbers, 1)))
 
 
-def _block(page: _Page, own: Arranged, block: Block, target: float | None, view: View) -> Json:
+def _block(
+    page: _Page,
+    own: Arranged,
+    block: Block,
+    target: float | None,
+    view: View,
+    figures: Sequence[Column],
+) -> Json:
     by_label = own.lines
     targets = targets_of(own.shown, target, view, own.naming)
     said = [100 * value for value in targets.values()]
@@ -152,7 +160,7 @@ def _block(page: _Page, own: Arranged, block: Block, target: float | None, view:
             "reached": line.reached,
             **_line(page, by_label[line.algorithm], targets),
         }
-        for line, row in zip(block.lines, cells(block.lines), strict=True)
+        for line, row in zip(block.lines, cells(block.lines, figures), strict=True)
     ]
     first = first_at_target(block.lines)
     return {
@@ -160,7 +168,7 @@ def _block(page: _Page, own: Arranged, block: Block, target: float | None, view:
         "footing": footing(block),
         "target": {"mean": mean(said), "low": min(said), "high": max(said)} if said else None,
         "first": None if first is None else block.lines.index(first),
-        "notes": _notes(by_label, lines),
+        "notes": [*_notes(by_label, lines), *(f"Note: {note}." for note in block.notes)],
         "lines": lines,
         "bars": bars([by_label[line.algorithm] for line in block.lines]),
         "pareto": pareto(
