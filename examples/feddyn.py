@@ -10,10 +10,10 @@ import coterie
 
 
 def feddyn(alpha: float = 0.1) -> coterie.Algorithm:
-    """Pull local steps to the given model by alpha, and by the slope that the node has learnt."""
+    """Add a proximal term and a linear term of each node's own to the loss."""
 
     def begin(n: int, w: Tensor) -> coterie.Kept:
-        """No slopes yet: h_i [n, d] of the nodes, and h [d] of the server."""
+        """No linear terms yet: h_i [n, d] of the nodes, and h [d] of the server."""
         return coterie.Kept(node={"h": w.new_zeros(n, len(w))}, server={"h": w.new_zeros(len(w))})
 
     def correct(g: Tensor, w: Tensor, at: coterie.At) -> Tensor:

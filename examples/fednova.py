@@ -11,7 +11,7 @@ import coterie
 
 
 def fednova() -> coterie.Algorithm:
-    """Let nodes that take more steps weigh no more for it."""
+    """Divide updates by the number of local steps, so that more steps do not weigh more."""
 
     def send(w: Tensor, at: coterie.At) -> Tensor:
         """w_given + (w_i - w_given) tau_eff / tau_i: the way as if all took as many steps."""

@@ -21,7 +21,7 @@ VIEW = [
         "--lines",
         metavar="KEYS",
         default="",
-        help="Settings that name lines, with commas [label, or algorithm and [optimizer]].",
+        help="Name lines by these settings, with commas [label, or algorithm and [optimizer]].",
     ),
     click.option(
         "--baseline",
@@ -33,7 +33,8 @@ VIEW = [
         "--best",
         metavar="KEYS",
         default="",
-        help="Settings of which each line shows its best value, by the validation part.",
+        help="Keep only each line's best value of these settings, by the validation part. Values "
+        "with missing seeds are skipped. On a tie the smaller value wins.",
     ),
     click.option(
         "--score",

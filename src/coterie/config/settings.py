@@ -33,7 +33,7 @@ class DataConfig:
     split: Literal["auto", "pooled", "per-node", "official"] = setting(
         "auto",
         "what is tested on: a fifth of all, a fifth of each node's, or the official test part; "
-        "auto: pooled",
+        "auto: per-node where nodes, groups or clusters end with models of their own, else pooled",
     )
 
 
@@ -253,7 +253,9 @@ class TrainConfig:
     """How local steps run."""
 
     steps: int = setting(100, "local steps (T)", at_least=1, also=("num_server_rounds", "rounds"))
-    step_unit: Literal["epoch", "batch"] = setting("epoch", "what one SGD step is")
+    step_unit: Literal["epoch", "batch"] = setting(
+        "epoch", "what a local step is: a pass over the node's data (epoch), or one batch"
+    )
     batch_size: int | Literal["auto", "full"] = setting(
         "auto", "examples per batch; auto: full for sr, else 128", at_least=1
     )

@@ -2,7 +2,8 @@
 
 Nodes, groups and the server keep arrays by name from one mean to the next. They are checkpointed,
 resumed and sent to actors, whatever they mean. An array has one number, or one for each of the d
-trained numbers of a model; those of nodes have a row for every node.
+trained numbers of a model; those of nodes have a row for every node. A turn is the local steps
+between two means.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -20,29 +21,49 @@ Scope = Literal["group", "global"]
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """What is kept before the first step: of all n nodes, of one group, and of the server."""
+    """What is kept before the first step: of all n nodes, of one group, and of the server.
 
-    node: Arrays = field(default_factory=dict)  # [n, d] or [n]
-    group: Arrays = field(default_factory=dict)  # [d] or []; every group has its own
-    server: Arrays = field(default_factory=dict)  # [d] or []; all nodes know it
+    Attributes:
+
+    - `node`: arrays of the nodes by name, [n, d] or [n].
+    - `group`: arrays of one group, [d] or []; every group begins with a copy, if there is a `group`
+      to renew them.
+    - `server`: arrays of the server, [d] or []; all nodes know them.
+    """
+
+    node: Arrays = field(default_factory=dict)
+    group: Arrays = field(default_factory=dict)
+    server: Arrays = field(default_factory=dict)
 
 
 @dataclass(eq=False, slots=True)
 class At:
     """Where c nodes are in their turn; a number is [c, 1], so that it goes with vectors [c, d].
 
-    In `correct`, vectors come a layer at a time, as [c, ...] of the layer's shape.
+    In `correct` and `beside`, vectors come a layer at a time, as [c, ...] of the layer's shape.
+
+    Attributes:
+
+    - `given`: the models that the nodes were given when the turn began, [c, d].
+    - `node`: what each node keeps, by name, [c, d] or [c, 1].
+    - `group`: what each node's group keeps, by name, [c, d] or [c, 1].
+    - `server`: what the server keeps and all nodes know, by name, [d] or [].
+    - `rates`: the sum of the learning rates over the batches of the turn, [c, 1].
+    - `steps`: the number of batches in the turn, [c, 1].
+    - `mean_steps`: the mean of `steps` over the nodes that are averaged together, by data, [c, 1].
+    - `lr`: the learning rate of this batch, in `correct` and `beside` only; elsewhere 0.
+    - `looked`: whether what `correct` returns has been checked in this turn; not for you.
     """
 
-    given: "Tensor"  # the models that they were given [c, d]
-    node: Arrays  # what each keeps [c, d] or [c, 1]
-    group: Arrays  # what each one's group keeps [c, d] or [c, 1]
-    server: Arrays  # what all know [d] or []
-    rates: "Tensor"  # learning rates of the turn's batches, summed
-    steps: "Tensor"  # batches in the turn
-    mean_steps: "Tensor"  # their mean over the nodes in one mean, weighted by data
-    lr: float = 0.0  # of this batch: in `correct` only
-    looked: bool = False  # whether what `correct` returns has been looked at
+    given: "Tensor"
+    node: Arrays
+    group: Arrays
+    server: Arrays
+    rates: "Tensor"
+    steps: "Tensor"
+    mean_steps: "Tensor"
+    lr: float = 0.0
+    looked: bool = False
 
     def layers(self, like: "Sequence[Tensor]") -> "list[At]":
         """Cut all vectors into pieces shaped like the given tensors [c, ...]."""
@@ -85,6 +106,12 @@ class Pull:
     """What is added to every gradient of a turn: offset + strength (w - towards), all [c, d].
 
     It is fixed for the turn, and so can be added while the gradient is.
+
+    Attributes:
+
+    - `offset`: a vector that is added as it is, [c, d]; None adds nothing.
+    - `towards`: the models that steps are pulled to, [c, d]; None pulls nowhere.
+    - `strength`: how strongly they are pulled.
     """
 
     offset: "Tensor | None" = None
@@ -110,15 +137,26 @@ class Mean:
     """What is known where a mean was taken: all that nodes, groups and the server keep.
 
     A simulation knows what every node keeps; what of it has to be sent is for `extra` to say.
+
+    Attributes:
+
+    - `given`: the last global model, [d]; it is kept for updates with a `server` only.
+    - `node`: what the nodes keep, by name, after `renew`, [n, d] or [n].
+    - `group`: what the K groups keep, by name, [K, d] or [K]; in `server`, after `group`.
+    - `server`: what the server keeps, by name, [d] or [].
+    - `p`: each node's share of the data, [n].
+    - `z`: each node's group, 0..K-1, [n].
+    - `share`: the share of the data that is on nodes whose models counted in this mean.
+    - `scope`: "group" after a mean of groups, "global" after one of all.
     """
 
-    given: "Tensor"  # the last global model [d]
-    node: Arrays  # [n, d] or [n]
-    group: Arrays  # [K, d] or [K]
-    server: Arrays  # [d] or []
-    p: "Tensor"  # shares of the data [n]
-    z: "Tensor"  # the group of every node [n]
-    share: float  # of the data: of nodes whose models counted
+    given: "Tensor"
+    node: Arrays
+    group: Arrays
+    server: Arrays
+    p: "Tensor"
+    z: "Tensor"
+    share: float
     scope: Scope
 
     def by_group(self, array: "Tensor") -> "Tensor":
@@ -143,22 +181,39 @@ class Update:
 
     Nodes call `begin`, `pull`, `correct`, `renew` and `send`; whoever averages calls `group` after
     every mean and `server` after a global one. `w` are the d trained numbers of models, [c, d].
+    Arrays that `renew`, `group` and `server` do not return keep their values.
+
+    Attributes:
+
+    - `begin(n, w)`: returns what is kept before the first step; w is the first model, [d].
+    - `pull(at)`: returns what is added to every gradient of a turn; called when the turn begins.
+    - `correct(g, w, at)`: returns the gradient to step along; called for every batch and layer.
+    - `renew(w, at)`: returns what nodes keep from now on; called when a turn ends.
+    - `send(w, at)`: returns what is sent in place of w, [c, d]; called when a turn ends.
+    - `group(mean)`: returns what groups keep from now on; called after every mean.
+    - `server(w, mean)`: returns the global model, [d], and what the server keeps from now on;
+      called after every global mean.
+    - `personal(model)`: returns the names of tensors that stay on nodes; called at the start.
+    - `beside(g, w, at)`: is `correct` of a second model, which every node trains and keeps.
+    - `extra(d, scope)`: counts the numbers of 4 bytes that travel with a model, in each direction.
+    - `work`: operations of a local step, over those of plain SGD.
+    - `momentum`: whether local steps may have momentum.
+    - `still`: whether the pull is zero where a turn begins, as FedProx's is.
     """
 
-    begin: "Callable[[int, Tensor], Kept] | None" = None  # (n, w [d]): what is kept at first
-    pull: Callable[[At], Pull] | None = None  # at the start of a turn
-    correct: Correct | None = None  # (gradient, w, at): the gradient to go along, in any step
-    renew: "Callable[[Tensor, At], Arrays] | None" = None  # (w, at): what nodes keep after a turn
-    send: "Callable[[Tensor, At], Tensor] | None" = None  # (w, at): what is sent in place of w
-    group: Callable[[Mean], Arrays] | None = None  # what groups keep after a mean
-    # (w [d], mean): the global model, and what the server keeps, after a global mean
+    begin: "Callable[[int, Tensor], Kept] | None" = None
+    pull: Callable[[At], Pull] | None = None
+    correct: Correct | None = None
+    renew: "Callable[[Tensor, At], Arrays] | None" = None
+    send: "Callable[[Tensor, At], Tensor] | None" = None
+    group: Callable[[Mean], Arrays] | None = None
     server: "Callable[[Tensor, Mean], tuple[Tensor, Arrays]] | None" = None
-    personal: "Callable[[nn.Module], Collection[str]] | None" = None  # tensors that stay on nodes
-    beside: Correct | None = None  # corrects a second model, which every node has for itself
-    extra: Callable[[int, Scope], int] = lambda d, scope: 0  # numbers that travel with a model
-    work: float = 1.0  # operations of a step, over those of plain SGD
-    momentum: bool = True  # whether local steps may have momentum
-    still: bool = False  # whether the pull is zero where a node begins, as FedProx's is
+    personal: "Callable[[nn.Module], Collection[str]] | None" = None
+    beside: Correct | None = None
+    extra: Callable[[int, Scope], int] = lambda d, scope: 0
+    work: float = 1.0
+    momentum: bool = True
+    still: bool = False
 
     @property
     def local(self) -> bool:

@@ -20,11 +20,22 @@ Groups = Literal["none", "edge", "search"]
 class Algorithm:
     """An algorithm as a value; a part that is left out is FedAvg's.
 
-    Its groups can be none, the network edges, or searched for: at the first global mean, with
-    tau1 = tau2 = 1 until then (Algorithm 1, lines 13-15), by the divergence of their data (`iid`),
-    by the network (`comm`), or by both. A `policy` of its own decides about groups instead, given
-    their number K; there are then as many models as `models` says, and every node makes so many
-    `passes` over its data before each turn. `pooled` is training on one node that holds everything.
+    Searched groups are made at the first global mean, with tau1 = tau2 = 1 until then (Algorithm 1,
+    lines 13-15).
+
+    Attributes:
+
+    - `about`: what it is, in a few words.
+    - `update`: what it adds to SGD and to a mean.
+    - `groups`: "none", "edge" (the network edges) or "search"; `algorithm.groups` can replace it.
+    - `iid`: whether searched groups go by the divergence of their data.
+    - `comm`: whether searched groups go by the network.
+    - `policy`: a function of the number K of groups; what it returns decides about groups instead.
+    - `models`: how many models there are, given K; IFCA has K.
+    - `passes`: forward passes of a node over its data before each turn, given K.
+    - `pooled`: whether one node holds all data.
+    - `searched`: whether groups are searched for; follows from the others.
+    - `personal`: whether nodes have models of their own; follows from the others.
     """
 
     about: str
@@ -36,8 +47,8 @@ class Algorithm:
     models: Callable[[int], int] = lambda K: 1
     passes: Callable[[int], int] = lambda K: 0
     pooled: bool = False
-    searched: bool = field(init=False)  # whether groups are searched for
-    personal: bool = field(init=False)  # whether nodes have models of their own
+    searched: bool = field(init=False)
+    personal: bool = field(init=False)
 
     def __post_init__(self) -> None:
         """Say what follows from the parts."""

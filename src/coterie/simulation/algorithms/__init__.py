@@ -93,7 +93,7 @@ def described() -> dict[str, str]:
     """Say of every algorithm what it is, and which options it has.
 
     >>> described()["fedprox"]
-    'FedProx: local steps are pulled to the last mean (options: mu = 0.01)'
+    'FedProx: local steps are pulled to the model that the node was given (options: mu = 0.01)'
     """
     found = {}
     for name, make in MAKERS.items():

@@ -1,4 +1,4 @@
-"""FedDyn: a penalty that moves with a node, so that its optimum becomes everybody's.
+"""FedDyn: a proximal term and a linear term of each node's own, so that all share an optimum.
 
 Acar et al., Federated Learning Based on Dynamic Regularization, ICLR 2021.
 """
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 def feddyn(alpha: float = 0.1) -> Algorithm:
-    """FedDyn: local steps are pulled by alpha, and by what the node has learnt of its own slope."""
+    """FedDyn: a proximal term, of weight alpha, and a linear term of each node's own."""
     above("alpha", alpha, 0)
 
     def begin(n: int, w: Tensor) -> Kept:
-        """No slopes yet: h_i [n, d] of the nodes, and h [d] of the server."""
+        """No linear terms yet: h_i [n, d] of the nodes, and h [d] of the server."""
         return Kept(node={"h": w.new_zeros(n, len(w))}, server={"h": w.new_zeros(len(w))})
 
     def pull(at: At) -> Pull:
@@ -37,4 +37,4 @@ def feddyn(alpha: float = 0.1) -> Algorithm:
         return w - h / alpha, {"h": h}
 
     update = Update(begin, pull, renew=renew, server=server, momentum=False)
-    return Algorithm("FedDyn: a penalty that moves with a node's own slope", update)
+    return Algorithm("FedDyn: a proximal term and a linear term of each node's own", update)

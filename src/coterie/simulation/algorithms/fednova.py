@@ -1,4 +1,4 @@
-"""FedNova: nodes that take more steps weigh no more for it.
+"""FedNova: updates are divided by the number of local steps, so that more do not weigh more.
 
 Wang et al., Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization,
 NeurIPS 2020.
@@ -16,11 +16,14 @@ if TYPE_CHECKING:
 
 
 def send(w: Tensor, at: At) -> Tensor:
-    """w_given + (w_i - w_given) tau_eff / tau_i: every node's way as if all took as many steps."""
+    """w_given + (w_i - w_given) tau_eff / tau_i: each update as if all took as many steps."""
     return at.given + (w - at.given) * (at.mean_steps / at.steps)
 
 
 def fednova() -> Algorithm:
-    """FedNova: ways are normalised by a node's batches, so that who takes more weighs no more."""
-    about = "FedNova: nodes that take more steps weigh no more for it"
+    """FedNova: updates are divided by a node's batches, so that more batches do not weigh more."""
+    about = (
+        "FedNova: updates are divided by the number of local steps, so that more steps do not "
+        "weigh more"
+    )
     return Algorithm(about, Update(send=send, extra=lambda d, scope: 1, momentum=False))

@@ -14,6 +14,7 @@ def pulled(mu: float) -> Update:
 
 
 def fedprox(mu: float = 0.01) -> Algorithm:
-    """FedProx: local steps are pulled to the last mean by mu."""
+    """FedProx: local steps are pulled to the model that the node was given, by mu."""
     at_least("mu", mu, 0)
-    return Algorithm("FedProx: local steps are pulled to the last mean", pulled(mu))
+    about = "FedProx: local steps are pulled to the model that the node was given"
+    return Algorithm(about, pulled(mu))

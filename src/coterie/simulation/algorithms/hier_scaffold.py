@@ -32,7 +32,7 @@ def offset(at: At) -> Tensor:
 
 
 def renew(w: Tensor, at: At) -> Arrays:
-    """c_i <- the node's own mean gradient: the way that it went by its rates, less the offset."""
+    """c_i <- the node's own mean gradient: its model's change by its rates, less the offset."""
     return {"c": (at.given - w).div_(at.rates).sub_(offset(at))}
 
 

@@ -1,7 +1,7 @@
 """SCAFFOLD: every node's steps are corrected by how its gradient differs from everybody's.
 
-Karimireddy et al., ICML 2020, with their second way to renew a node's correction: the way that the
-node went, divided by its summed rates, is its mean gradient.
+Karimireddy et al., ICML 2020. A node's correction is renewed from the node's change of its model
+(option II): that change, divided by the summed rates, is its mean gradient.
 """
 
 from __future__ import annotations
