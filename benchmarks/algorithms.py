@@ -41,7 +41,9 @@ def cell_of(run: RecordedRun) -> tuple[Any, ...]:
 def swept(file: Path, folder: Path) -> None:
     """Train a sweep, or what is left of it."""
     command = [sys.executable, "-m", "coterie", "sweep", str(file), "-o", str(folder)]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    done = subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
+    if done.returncode not in (0, 2):  # 2: some rates were too high for some algorithms
+        sys.exit(done.returncode)
 
 
 def by_cell(runs: Iterable[RecordedRun]) -> dict[tuple[Any, ...], list[RecordedRun]]:

@@ -250,7 +250,7 @@ def test_what_a_part_should_not_return_is_a_line_with_the_place(
         ),
         (
             "def bad():\n    return Update(extra=lambda d, scope: -d)",
-            "'algos:bad', extra: must return a whole number >= 0, got -",
+            "'algos:bad', extra: must return a whole number above -7850, got -",
         ),
         (
             "def bad():\n    return Update(personal=lambda model: ['nose'])",

@@ -26,6 +26,8 @@ DEFAULTS = flat(Config())
 NAME, GROUPING, OPTIONS = "algorithm.name", "algorithm.grouping", "algorithm.options"
 GROUPS = "algorithm.groups"
 TUNED = ("train.lr", "train.lr_decay")  # what may go with a label, beside [algorithm], [optimizer]
+LATER = {"data.split": "pooled"}  # settings that older runs have not, and what they did
+MEASURED = ("train.measure", "train.measure_groups")  # which change no result
 UNSEARCHED = ("name", "options", "groups")  # of [algorithm], read without a search for groups, too
 
 
@@ -342,8 +344,9 @@ def _owner(config: Json, naming: Naming) -> str:
 
 def _block_table(config: Json, naming: Naming) -> Json:
     """Return the settings that may split blocks; what a run chose itself, as by default."""
-    table = settings_of(config)
-    named = {*naming.chosen, *naming.best}
+    given = settings_of(config)
+    table = {**{key: value for key, value in LATER.items() if key not in given}, **given}
+    named = {*naming.chosen, *naming.best, *MEASURED}
     if LABEL in named and not config.get(LABEL):  # then the algorithm stands for the label
         named.add(NAME)
     if not naming.chosen and not _owner(config, naming):  # then the algorithm names the line

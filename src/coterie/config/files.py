@@ -377,6 +377,10 @@ def _check_open(c: AlgorithmConfig, made: Algorithm) -> None:
             f"algorithm.{c.open[0]} = 'auto' needs an algorithm that searches for groups, such as "
             f"fedavg-ic, got {c.name!r}"
         )
+    if c.open and c.tau2 == "never":
+        raise ConfigError(
+            f"algorithm.{c.open[0]} = 'auto' is chosen for a global model; tau2 cannot be 'never'"
+        )
     if c.open and (c.regroup_every or c.regroup_drift):
         raise ConfigError(
             f"algorithm.regroup_every and regroup_drift plan again with a given schedule, got "

@@ -170,6 +170,7 @@ class AlgorithmConfig:
         USUAL[2],
         "group means per global mean; never: groups keep their own models; auto: by a pilot",
         at_least=1,
+        at_most=NEVER - 1,
         way_out="use tau2 = 1 for plain FedAvg",
         also=("num_edge_aggregation", "kappa2", "group_comm_round"),
     )
@@ -298,8 +299,9 @@ class OptimizerConfig:
     weight_decay: float = setting(0.0, "of local steps", at_least=0)
     fedprox: float = setting(
         0.0,
-        "FedProx's mu: pull of local steps towards the last mean",
+        "FedProx's mu: pull of local steps towards the model that a node was given",
         at_least=0,
+        at_most=1e38,
         also=("mu", "proximal_mu", "prox"),
     )
     scaffold: bool = setting(False, "correct local steps by SCAFFOLD; twice the bytes globally")

@@ -12,7 +12,7 @@ from typing import Any
 from coterie.core.errors import CoterieError
 
 
-def reason(error: Exception) -> str:
+def reason(error: BaseException) -> str:
     """Say in one line what a user's code raised, and where.
 
     >>> reason(KeyError("edge"))
@@ -54,7 +54,7 @@ def import_by_path(
         raise error(
             f"{path!r}: no module {cause.name!r} can be imported from here{hint}"
         ) from cause
-    except Exception as cause:
+    except (Exception, SystemExit) as cause:
         if module_name.strip(".") != module_name or not module_name:
             raise error(f"{path!r} is not of the form 'package.module:name'") from cause
         raise error(f"{path!r}: {module_name} cannot be imported: {reason(cause)}") from cause

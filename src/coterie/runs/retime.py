@@ -23,7 +23,7 @@ from coterie.core.files import write_atomically, write_json, writing
 from coterie.core.types import Json
 from coterie.divergences.sketch import Sketch
 from coterie.engine.contract import Gradients, HeldPart, Measured, Models, NodeScores, Score
-from coterie.engine.update import NOTHING
+from coterie.engine.update import Update
 from coterie.grouping import Grouping
 from coterie.models import REFERENCE_FLOPS
 from coterie.runs.execute import timings
@@ -92,13 +92,15 @@ def _changed(run: RecordedRun, overrides: Sequence[str]) -> Config:
     (after,) = expand(run.config, overrides)
     was = flat(before)
     for key, value in flat(after).items():
-        if value != was[key] and not key.startswith(MAY_CHANGE):
+        if value != was.get(key) and not key.startswith(MAY_CHANGE):
             raise ConfigError(f"{key} changes the training; run it again with coterie run")
     if run.summary["status"] != "complete":
         raise RecordError(f"{run.folder}: {run.summary['status']}; only complete runs are timed")
     if before.participation.deadline_s and before.compute != after.compute:
         raise RecordError(f"{run.folder}: other nodes might meet its deadline; run it again")
     if before.algorithm.regroup_every or before.algorithm.regroup_drift:
+        raise RecordError(f"{run.folder}: regrouped on its way, so that it must be run again")
+    if before.algorithm.made.policy is not None:
         raise RecordError(f"{run.folder}: regrouped on its way, so that it must be run again")
     if before.algorithm.open:
         raise RecordError(f"{run.folder}: chose its schedule by the clock; run it again")
@@ -112,7 +114,7 @@ def problem_of(run: RecordedRun, config: Config | None = None) -> Problem:
     counts = np.array(told["class_counts"], dtype=np.int64)
     parts, flops = parts_of(config), _flops(run, config)
     size = ModelSize(run.summary["n_parameters"], run.summary["model_bytes"], flops)
-    sizes = counts.sum(axis=1)
+    sizes, update = counts.sum(axis=1), make_update(config, parts.algorithm)
     worked = parts.steps.examples_per_step(sizes)
     fleet = make_fleet(
         config,
@@ -121,14 +123,14 @@ def problem_of(run: RecordedRun, config: Config | None = None) -> Problem:
         np.array(told["edge_of"], dtype=np.int64),
         tuple(told.get("nodes", ())),
         tuple(told.get("edges", ())),
-        worked * flops,
+        (worked * flops * update.work).astype(np.float64),
     )
     epochs = float(worked.sum() / sizes.sum())
     z, servers = (np.array(told[key], dtype=np.int64) for key in ("z", "servers"))
     planned, engine = Grouping(z, servers), Replay(fleet.n)
-    update = make_update(config, parts.algorithm)
     problem = make_problem(config, parts, fleet, size, update, engine, lambda *_: planned, epochs)
-    return replace(problem, update=NOTHING, view=replace(problem.view, needs="nothing"))
+    clocked = Update(extra=update.extra)  # what travels counts; what is done with models does not
+    return replace(problem, update=clocked, view=replace(problem.view, needs="nothing"))
 
 
 def _flops(run: RecordedRun, config: Config) -> int:

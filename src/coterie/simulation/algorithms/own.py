@@ -55,7 +55,7 @@ def called(name: str, make: Callable[..., Any], options: Mapping[str, Any]) -> A
         return make(**options)
     except CoterieError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ConfigError(f"{name!r} cannot be made: {reason(error)}") from error
 
 
@@ -167,8 +167,8 @@ class Watched:
     def extra(self, d: int, scope: Scope) -> int:
         """Look at how many numbers travel with a model."""
         found = self._call("extra", d, scope)
-        if isinstance(found, bool) or not isinstance(found, int) or found < 0:
-            raise self._fault("extra", f"must return a whole number >= 0, got {found!r}")
+        if isinstance(found, bool) or not isinstance(found, int) or not -d < found < 2**53:
+            raise self._fault("extra", f"must return a whole number above -{d}, got {found!r}")
         return found
 
     def _call(self, part: str, *given: Any) -> Any:
@@ -176,7 +176,7 @@ class Watched:
             return getattr(self.update, part)(*given)
         except CoterieError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise OwnCodeError(f"{self.name!r}, {part}: {reason(error)}") from error
 
     def _fault(self, part: str, what: str) -> OwnCodeError:
