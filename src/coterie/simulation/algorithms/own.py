@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from coterie.core.errors import ConfigError, CoterieError, OwnCodeError, unknown
 from coterie.core.plugins import import_by_path, reason
-from coterie.engine.update import PARTS, Arrays, At, Kept, Mean, Pull, Scope, Update
+from coterie.engine.update import NOTHING, PARTS, Arrays, At, Kept, Mean, Pull, Scope, Update
 from coterie.simulation.algorithm import Algorithm, Groups
 
 if TYPE_CHECKING:
@@ -69,6 +69,8 @@ def told_apart(found: object, name: str) -> Algorithm:
         call = "; call it" if callable(found) else ""
         raise ConfigError(f"{name!r} {must} a coterie.Algorithm or Update, got {kind}{call}")
     _check_parts(found, name)
+    if found.update == NOTHING:
+        return found
     watched = {part: getattr(Watched(name, found.update), part) for part in WATCHED}
     there = {part: f for part, f in watched.items() if getattr(found.update, part) is not None}
     return replace(found, update=replace(found.update, **there))
