@@ -2,8 +2,7 @@
 
 import coterie
 
-train = {"lr": 0.5, "measure": ["accuracy", "Delta"]}
-config = coterie.make_config({"algorithm": {"name": "fedavg-ic"}, "train": train})
+config = coterie.make_config({"algorithm": {"name": "fedavg-ic"}, "train": {"lr": 0.5}})
 for state in coterie.simulate(config):
     row = state.row
     if row.test_accuracy is not None:
