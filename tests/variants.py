@@ -52,7 +52,7 @@ def variant(which: str) -> Config:
             | {"min_partition_size": 6},
             "model": {"name": f"own_nets:{'normed' if which == 'fedbn' else 'two_layers'}"},
             "algorithm": {"tau1": 1, "tau2": 3, **EACH[which]},
-            "train": {"steps": 8, "lr": 0.05, "batch_size": 16, "measure_groups": True},
+            "train": {"steps": 8, "lr": 0.05, "batch_size": 20, "measure_groups": True},
             "participation": {"fraction": 0.8},
         }
     )
