@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from coterie.core.arrays import Floats, Ints
 from coterie.grouping import Delays, Evidence
 from coterie.grouping.baselines import at_random
-from coterie.grouping.objective import Objective, Rough, price
+from coterie.grouping.objective import Objective, price
 from coterie.grouping.path_costs import ways
 from coterie.grouping.planner import coterie
+from coterie.grouping.rough_delays import Rough
 from coterie.grouping.servers import spread
 from coterie.grouping.small_search import settle
 from coterie.network import Network

@@ -127,7 +127,7 @@ def find_groups(
     table = np.stack([rows[name] for name in names])  # [n, r]
     counts = table.astype(np.int64) if by_labels else np.zeros((n, 0), dtype=np.int64)
     fleet = Fleet(p, network.edge_of, network, counts, tuple(names))
-    global_s = fleet.averaging(fleet.together, nbytes).transfer.seconds
+    global_s = fleet.averaging(fleet.together(nbytes), nbytes).transfer.seconds
     bare = fleet.evidence(planning.num_groups, tau2, nbytes, global_s)
     data = {"label_counts": counts} if by_labels else {"sketch": centred(table, p)}
     shown = replace(bare, limits=planning.limits, **data)

@@ -9,10 +9,29 @@ from numpy.typing import NDArray
 
 from coterie.core.arrays import Floats, Ints
 from coterie.core.errors import GroupingError
+from coterie.grouping.path_costs import Ways, ways
+from coterie.grouping.shared_links import SharedLinks, shared_links
 from coterie.network import Network
 from coterie.topology import Topology
 
 BALANCE = 1e-6  # how far the shares may sum from 1, and a Gram matrix be from symmetric
+
+
+@dataclass(frozen=True, eq=False)
+class Routes:
+    """Routes of a topology, followed once, when they are first asked for."""
+
+    topology: Topology
+
+    @cached_property
+    def ways(self) -> Ways:
+        """Latency and slowest link between switches."""
+        return ways(self.topology)
+
+    @cached_property
+    def shared(self) -> SharedLinks | None:
+        """What links between switches have to share, if any have."""
+        return shared_links(self.topology)
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +45,12 @@ class Delays:
     nbytes: int
     tau2: int
     global_s: float
+    given_routes: "Routes | None" = None  # of the network, where they have been followed before
+
+    @cached_property
+    def routes(self) -> "Routes":
+        """What the network's routes are like."""
+        return self.given_routes or Routes(self.network.topology)
 
     def group_s(self, z: Ints, servers: Ints) -> float:
         """Seconds of one mean of every group, all groups at once."""

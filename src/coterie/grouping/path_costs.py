@@ -5,6 +5,7 @@ hash spreads (network/routes.py): what is said here is about the mean of them. I
 never by node, as 100,000 nodes are on some thousands of switches.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,7 +49,7 @@ def ways(topology: Topology) -> Ways:
         there = alike.latency_s > 0
         return Ways(alike.row_of, alike.latency_s * latency_s[0], there * byte_s[0])
     wanted, hops = topology.switches_hops
-    links = _Links(topology)
+    links = Links(topology)
     latency, slowest = np.zeros((2, len(wanted), len(wanted)))
     rows = max(1, ENTRIES // max(1, len(links.to)))
     for at in range(0, len(wanted), rows):
@@ -72,10 +73,11 @@ def _row_of(topology: Topology) -> Ints:
     return row_of
 
 
-class _Links:
+class Links:
     """Neighbours of every switch, one list after the other, and the links that come from them."""
 
     def __init__(self, topology: Topology) -> None:
+        """List them once."""
         n, links = topology.n_devices, topology.links
         number = np.arange(len(links))
         at = np.concatenate([links[:, 0], links[:, 1]])
@@ -84,6 +86,7 @@ class _Links:
         self._degree = np.bincount(at, minlength=topology.n_switches)
         self._first = np.cumsum(self._degree) - self._degree
         towards = np.concatenate([2 * number + 1, 2 * number])[order]  # from a neighbour to here
+        self.direction: Ints = towards
         self._latency_s = topology.latency_s[n + towards // 2]
         self._byte_s = 1 / topology.bytes_per_s[2 * n + towards]
 
@@ -93,9 +96,21 @@ class _Links:
         Return the mean latency, and the mean seconds of a byte on the slowest link [B, S]. Switches
         d + 1 links from a goal have theirs from the neighbours that are d links from it.
         """
-        shape, (_, S) = hops.shape, hops.shape
-        hops = hops.ravel()
+        shape, hops = hops.shape, hops.ravel()
         latency, slowest = np.zeros(len(hops)), np.zeros(len(hops))
+        for near, far, link, part in self.last_steps(hops, shape[1]):
+            total = part * (latency[near] + self._latency_s[link])
+            latency += np.bincount(far, total, len(hops))
+            total = part * np.maximum(slowest[near], self._byte_s[link])
+            slowest += np.bincount(far, total, len(hops))
+        return latency.reshape(shape), slowest.reshape(shape)
+
+    def last_steps(self, hops: Ints, S: int) -> Iterator[tuple[Ints, Ints, Ints, Floats]]:
+        """List, from the goals outwards, the links by which routes come a link nearer.
+
+        hops [B * S] are of every switch to each goal. Yields where a step ends and where it begins
+        [m], as places in `hops`, its link's place in `to`, and the part of routes that takes it.
+        """
         for d in range(int(hops.max(initial=0))):
             pair = np.flatnonzero(hops == d)  # a goal and a switch
             degree = self._degree[pair % S]
@@ -106,8 +121,4 @@ class _Links:
             ahead = hops[far] == d + 1
             near, far, link = near[ahead], far[ahead], link[ahead]
             routes = np.maximum(np.bincount(far, minlength=len(hops)), 1)
-            total = latency[near] + self._latency_s[link]
-            latency += np.bincount(far, total, len(hops)) / routes
-            total = np.maximum(slowest[near], self._byte_s[link])
-            slowest += np.bincount(far, total, len(hops)) / routes
-        return latency.reshape(shape), slowest.reshape(shape)
+            yield near, far, link, 1 / routes[far]

@@ -18,7 +18,7 @@ from coterie.core.errors import GroupingError
 from coterie.grouping import Evidence, Grouping, Planner
 from coterie.grouping.objective import Objective, Priced, price
 from coterie.grouping.search import ByGram, ByVectors, Field, deal, descend, exchange, never
-from coterie.grouping.servers import matched, room, spread
+from coterie.grouping.servers import edges_as_groups, matched, room, spread
 from coterie.grouping.small_search import polish, settle
 
 DENSE = 300  # nodes up to which all swaps are weighed at once
@@ -27,6 +27,7 @@ RANK = 256  # of the vectors that stand for a large Gram matrix
 SHAKES, SHAKES_OF_FEW = 500, 200  # over the nodes: how often a search starts over by default
 SHAKEN = 0.1  # part of the nodes that a shake moves
 WORTH = 0.005  # part of the cost that a sweep must take off, for another to follow
+TOLLED = 6  # searches of few nodes, at most, each by the tolls of what the last one found
 SMALL = 16  # nodes up to which every swap and move is weighed as it is
 CLOCKED, CLOCKED_OF_FEW = 3, 6  # groupings that the network's clock decides between
 
@@ -179,8 +180,26 @@ class _Search:
             if o.comm:
                 near = replace(even, iid=0.0, comm=1.0)
                 yield self._dealt(near, np.arange(len(e.p))), servers
+            if o.comm and servers is None:
+                yield from self._by_edges()
         if refused is not None and not self.found:
             raise refused
+
+    def _by_edges(self) -> Iterator[tuple[Ints, None]]:
+        """Begin with the network edges, joined or cut until they are K; as they are, they count."""
+        z = edges_as_groups(self.e)
+        size = np.bincount(z, minlength=self.e.num_groups)
+        if (size < self.least).any() or (size > self.most).any():
+            return
+        if (grouping := self._served(z, None)) is not None:
+            self._keep(self._rough(grouping))
+            yield z, None
+
+    def _keep(self, new: Priced) -> None:
+        key = canon(new.grouping.z)
+        if key not in self.seen:
+            self.seen.add(key)
+            self.found = sorted([*self.found, new], key=lambda f: f.cost)[: self.kept]
 
     def _dealt(self, field: Field, order: Ints, *, seeded: bool = False) -> Ints:
         sums, K = self.sums, self.e.num_groups
@@ -192,33 +211,44 @@ class _Search:
         """Search from z, with these servers or those it suggests, and keep what comes of it."""
         if z.min() < 0:  # a deal that could not keep to the limits, or had no time
             return
-        o = self.objective
         grouping = self._served(z, servers)
         if grouping is None:
             return
         field = self._field(grouping.servers, fixed=servers is not None)
-        if isinstance(self.sums, ByGram):
-            z = descend(self.sums, z, field, over=self.over)
-            if len(z) <= SMALL and o.comm and self.seats is None:
-                z = settle(o, self.sums.H, z, self.least, self.most)
-        else:
-            cost = self._rough(grouping).cost
-            for _ in range(SWEEPS):
-                z = exchange(self.sums, z, field, self.rng.permutation(len(z)), self.over)
-                before, cost = cost, self._rough(replace(grouping, z=z)).cost
-                if cost > (1 - WORTH) * before or self.over():
-                    break
+        z = self._searched(grouping, field)
         grouping = self._served(z, servers)
         if grouping is None:
             return
         new = self._rough(grouping)
-        key = canon(z)
-        if key not in self.seen:
-            self.seen.add(key)
-            self.found = sorted([*self.found, new], key=lambda f: f.cost)[: self.kept]
+        self._keep(new)
         self.trace.append(self.found[0].cost)
         if self.here is None or new.cost < self.here.cost or self.rng.random() < self._odds(new):
             self.here = new
+
+    def _searched(self, grouping: Grouping, field: Field) -> Ints:
+        """Sweep over the nodes while that pays; tolls on shared links are set anew every time.
+
+        A sweep by old tolls may have crowded a link: then what was there before counts.
+        """
+        o, z = self.objective, grouping.z
+        few = isinstance(self.sums, ByGram)
+        tolled = bool(o.comm) and o.rough.shared is not None
+        best, cost = z, self._rough(grouping).cost
+        for _ in range(TOLLED if few and tolled else 1 if few else SWEEPS):
+            if tolled:
+                field = replace(field, toll=o.rough.tolls(z, grouping.servers))
+            if isinstance(self.sums, ByGram):
+                z = descend(self.sums, z, field, over=self.over)
+                if len(z) <= SMALL and o.comm and self.seats is None:
+                    z = settle(o, self.sums.H, z, self.least, self.most)
+            else:
+                z = exchange(self.sums, z, field, self.rng.permutation(len(z)), self.over)
+            before, now = cost, self._rough(replace(grouping, z=z)).cost
+            if now < cost or not tolled:
+                best, cost = z, now
+            if now > (1 - WORTH) * before or self.over():
+                break
+        return best
 
     def _served(self, z: Ints, servers: Ints | None) -> Grouping | None:
         """Give groups their servers; None where no server can take one of them."""

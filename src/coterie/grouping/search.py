@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from coterie.core.arrays import Floats, Ints
 
 Singles = NDArray[np.float32]
+ALL = slice(None)
 
 SHARPNESS = 8  # of the smoothed maximum
 LEAST_GAIN = 1e-7  # relative, so that rounding cannot make a search go round in circles
@@ -27,7 +28,8 @@ class Field:
     """What a search weighs and may do.
 
     far [n, K] seconds between nodes and servers, member_s [K] what a member adds at a server,
-    may [n, K] which groups a node may join, and the least and most members of each group [K].
+    may [n, K] which groups a node may join, and the least and most members of each group [K]. toll
+    [n, K], where links between switches are shared: seconds that a node adds on the busiest.
     """
 
     iid: float
@@ -37,6 +39,7 @@ class Field:
     may: NDArray[np.bool_]
     least: Ints
     most: Ints
+    toll: Floats | None = None
 
 
 class Sums(Protocol):
@@ -162,12 +165,27 @@ class _Far:
     def __init__(self, field: Field, z: Ints) -> None:
         self._top = float(field.far.max()) or 1.0
         self.powers = ((field.far / self._top) ** SHARPNESS).astype(np.float32)
+        self._toll = None if field.toll is None else field.toll.astype(np.float32)
         self._n = len(z)
         self.total = float(self.powers[np.arange(len(z)), z].sum(dtype=np.float64))
 
     @property
     def seconds(self) -> float:
         return float(self._top * (self.total / self._n) ** (1 / SHARPNESS))
+
+    def prices(self, nodes: Ints | slice = ALL) -> Singles:
+        """Seconds that nodes add in every group, about [m, K]."""
+        prices: Singles = np.float32(self.slope) * self.powers[nodes]
+        return prices if self._toll is None else prices + self._toll[nodes]
+
+    def swapped(self, i: int, j: int, a: int, b: int) -> tuple[float, float]:
+        """What it adds to `total`, and in seconds, to take i from a to b and j from b to a."""
+        powers, toll = self.powers, self._toll
+        change = float(powers[i, b] + powers[j, a] - powers[i, a] - powers[j, b])
+        seconds = self.slope * change
+        if toll is not None:
+            seconds += float(toll[i, b] + toll[j, a] - toll[i, a] - toll[j, b])
+        return change, seconds
 
     @property
     def slope(self) -> float:
@@ -196,14 +214,14 @@ def descend(
         if over():
             break
         root = np.sqrt(np.maximum(sums.square, 0.0))
-        slope = field.comm * far.slope
+        drag = field.comm * far.prices().astype(np.float64)  # [n, K]
         W = sums.V[z]  # [n, n]: <v of i's group, x_j>
         own = W[nodes, nodes]
         norm = np.sqrt(np.maximum(pair + 2 * W + (sums.square[z] - 2 * own)[:, None], 0.0))
-        here = field.iid * root[z] + slope * far.powers[nodes, z]
+        here = field.iid * root[z] + drag[nodes, z]
         change = field.iid * norm
-        if slope:
-            change += slope * far.powers[:, z]
+        if field.comm:
+            change += drag[:, z]
         change -= here[:, None]
         if not field.may.all():
             change[~field.may[:, z]] = np.inf
@@ -215,7 +233,7 @@ def descend(
         out = np.sqrt(np.maximum(sums.square[z] - 2 * own + sums.own, 0.0)) - root[z]
         into = np.sqrt(np.maximum(sums.square + 2 * sums.V.T + sums.own[:, None], 0.0)) - root
         moved = field.iid * (out[:, None] + into)
-        moved += slope * (far.powers - far.powers[nodes, z][:, None])
+        moved += drag - drag[nodes, z][:, None]
         moved += field.comm * crowding[z]
         barred = ~field.may | (size >= field.most) | (size <= field.least)[z][:, None]
         moved[barred] = np.inf
@@ -252,9 +270,8 @@ def _swap_if_good(
     norms = sqrt(max(square[a] + 2 * (V[a, j] - V[a, i]) + apart, 0.0))
     norms += sqrt(max(square[b] + 2 * (V[b, i] - V[b, j]) + apart, 0.0))
     norms -= sqrt(max(square[a], 0.0)) + sqrt(max(square[b], 0.0))
-    powers = far.powers
-    change = float(powers[i, b] + powers[j, a] - powers[i, a] - powers[j, b])
-    if field.iid * norms + field.comm * far.slope * change < -enough:
+    change, seconds = far.swapped(i, j, a, b)
+    if field.iid * norms + field.comm * seconds < -enough:
         sums.swap(i, j, a, b)
         far.total += change
         z[i], z[j] = b, a
@@ -302,9 +319,8 @@ def exchange(
             va, vb = sums.v[a] + step, sums.v[b] - step
             sa, sb = float(va @ va), float(vb @ vb)
             before = np.sqrt(sums.square[a]) + np.sqrt(sums.square[b])
-            change = far.powers[i, b] + far.powers[j, a] - far.powers[i, a] - far.powers[j, b]
-            gain = field.iid * (np.sqrt(sa) + np.sqrt(sb) - before)
-            gain += field.comm * far.slope * change
+            change, seconds = far.swapped(i, j, a, b)
+            gain = field.iid * (np.sqrt(sa) + np.sqrt(sb) - before) + field.comm * seconds
             if gain < -enough:
                 sums.v[a], sums.v[b] = va, vb
                 sums.square[a], sums.square[b] = sa, sb
@@ -334,11 +350,10 @@ def _half(sums: ByVectors, z: Ints, field: Field, far: _Far, P: Ints, Q: Ints) -
     change -= root[zp][:, None]
     change -= root[zq][None, :]
     change *= np.float32(field.iid)
-    slope = np.float32(field.comm * far.slope)
-    if slope:
-        powers_p, powers_q = far.powers[P], far.powers[Q]
-        change += slope * (powers_p.take(zq, axis=1) - powers_p[np.arange(len(P)), zp][:, None])
-        change += slope * (powers_q.take(zp, axis=1).T - powers_q[np.arange(len(Q)), zq][None, :])
+    if field.comm:
+        drag_p, drag_q = (np.float32(field.comm) * far.prices(some) for some in (P, Q))
+        change += drag_p.take(zq, axis=1) - drag_p[np.arange(len(P)), zp][:, None]
+        change += drag_q.take(zp, axis=1).T - drag_q[np.arange(len(Q)), zq][None, :]
     if not field.may.all():
         change[~(field.may[P][:, zq] & field.may[Q][:, zp].T)] = np.inf
     change[zp[:, None] == zq[None, :]] = np.inf

@@ -8,7 +8,7 @@ from coterie.core.arrays import Floats, Ints
 from coterie.core.errors import GroupingError
 from coterie.grouping import Evidence
 from coterie.grouping.limits import check_limits
-from coterie.grouping.objective import Rough
+from coterie.grouping.rough_delays import Rough
 from coterie.grouping.search import Field
 
 
@@ -59,7 +59,67 @@ def room(e: Evidence) -> tuple[Ints, Ints, Ints | None]:
     if limits.capacity is not None:
         seats = np.sort(np.argsort(-limits.capacity, kind="stable")[:K])
         return least, np.minimum(most_of, limits.capacity[seats]), seats
-    return least, most_of, None if limits.max_hops is None else spread(e)
+    return least, most_of, None if limits.max_hops is None else covering(e, limits.max_hops)
+
+
+def covering(e: Evidence, max_hops: int) -> Ints:
+    """Choose K servers so that, if it can be, every node has one within so many hops.
+
+    One by one, the one with most nodes in reach that no other has; when all have one, again from
+    the start. Of equals, the nearest to all; a place or node serves again only when all others do.
+    """
+    n, top = len(e.p), e.topology
+    able = e.places if len(e.places) else np.arange(n)
+    switches, at = np.unique(top.switch_at(able), return_inverse=True)
+    counts = np.bincount(top.switch_of, minlength=top.n_switches)
+    hops = top.hops_to(switches).astype(np.int64) + 1 + (not len(e.places))
+    within = (hops <= max_hops).astype(np.int64)
+    near = -(hops * counts).sum(axis=1)
+    seats: list[list[int]] = [able[at == row].tolist() for row in range(len(switches))]
+    free = [list(own) for own in seats]
+    left, chosen = counts.copy(), []
+    for _ in range(e.num_groups):
+        if not any(free):
+            free = [list(own) for own in seats]
+        gain = within @ left
+        if not (gain * np.array([bool(own) for own in free])).any():
+            left = counts.copy()
+            gain = within @ left
+        order = np.lexsort((-near, -gain))
+        row = next(int(r) for r in order if free[r])
+        chosen.append(free[row].pop(0))
+        left[within[row] > 0] = 0
+    return np.array(chosen, dtype=np.int64)
+
+
+def edges_as_groups(e: Evidence) -> Ints:
+    """Make K groups of the network edges: the nearest are joined, or the largest are cut.
+
+    An edge that is cut deals its nodes out one by one.
+    """
+    n, K = len(e.p), e.num_groups
+    _, first, edge_of = np.unique(e.edge_of, return_index=True, return_inverse=True)
+    sizes = np.bincount(edge_of)
+    E = len(sizes)
+    if E <= K:
+        parts = np.ones(E, dtype=np.int64)
+        for _ in range(K - E):
+            parts[np.argmax(np.where(parts < sizes, sizes / parts, 0))] += 1
+        rank = np.empty(n, dtype=np.int64)
+        order = np.argsort(edge_of, kind="stable")
+        rank[order] = np.arange(n) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        cut: Ints = (np.cumsum(parts) - parts)[edge_of] + rank % parts[edge_of]
+        return cut
+    hops = e.between(first, first).astype(np.float64)  # between an edge's first nodes
+    seats = _far_apart(lambda at: hops[at].copy(), K)
+    group = np.full(E, -1, dtype=np.int64)
+    group[seats] = np.arange(K)
+    load = sizes[seats].astype(np.float64)
+    for edge in np.argsort(-sizes, kind="stable"):
+        if group[edge] < 0:
+            k = int(np.lexsort((load, hops[edge, seats]))[0])
+            group[edge], load[k] = k, load[k] + sizes[edge]
+    return group[edge_of]
 
 
 def matched(e: Evidence, field: Field) -> Ints:
@@ -71,8 +131,8 @@ def matched(e: Evidence, field: Field) -> Ints:
     alone = np.flatnonzero(~field.may.any(axis=1))
     if len(alone):
         raise GroupingError(
-            f"node {alone[0]} has no server within {e.limits.max_hops} hops; raise max_hops, or "
-            "make more groups"
+            f"{e.topology.name(int(alone[0]))} has no server within {e.limits.max_hops} hops; "
+            "raise max_hops, or make more groups"
         )
     node, group = np.nonzero(field.may)
     even = np.minimum(field.most, np.maximum(-(-n // K), field.least))

@@ -64,7 +64,7 @@ def shapefl(
             if total < trace[-1] - TOLERANCE:
                 servers, z, misses = others, new_z, 0
                 trace.append(total)
-        if len(evidence.places):
+        if len(evidence.places) or evidence.delays is not None:
             return with_servers(z, evidence, tuple(trace))
         return Grouping(z, servers, tuple(trace))
 

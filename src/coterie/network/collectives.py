@@ -62,8 +62,9 @@ def collectors(
 
     The members of a group under one network edge send to one of them, or to a place in the network
     that can serve, so that the edge sends one model on: the collector that makes fewest links
-    carry a model. Where that would not be fewer than sending all to the server, and under the
-    server's own edge, nothing is combined. With `nodes`, only they take part, and z is theirs.
+    carry a model, and of these the one with the quickest link of its own. Where that would not be
+    fewer than sending all to the server, and under the server's own edge, nothing is combined. With
+    `nodes`, only they take part, and z is theirs.
     """
     nodes = np.arange(len(z)) if nodes is None else nodes
     via: Ints = servers[z].copy()
@@ -71,6 +72,9 @@ def collectors(
         return via
     n = topology.n_devices
     places = topology.place_vertices
+    speed = topology.bytes_per_s[: 2 * n].reshape(n, 2)
+    own_s = np.zeros(topology.n_vertices)  # of a byte in and out; a place has no link of its own
+    own_s[:n] = (1 / speed).sum(axis=1)
     pairs, of = np.unique(np.stack([z, edge_of[nodes]], axis=1), axis=0, return_inverse=True)
     order = np.argsort(of, kind="stable")
     for (k, edge), at in zip(pairs, np.split(order, np.cumsum(np.bincount(of))[:-1]), strict=True):
@@ -80,7 +84,7 @@ def collectors(
         candidates = np.concatenate([members, places])
         carried = topology.far(candidates, members)
         carried += topology.between(candidates, servers[[k]])[:, 0]
-        best = int(carried.argmin())
+        best = int(np.lexsort((own_s[candidates], carried))[0])
         if carried[best] < topology.between(servers[[k]], members).sum():
             via[at] = candidates[best]
     return via

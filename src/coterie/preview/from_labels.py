@@ -248,7 +248,7 @@ def _shown(q: Question, told: Histograms, edges: Edges, model_bytes: int) -> tup
     fleet = replace(fleet, network=network, plans_with=quick_network(config, network))
     view = make_view(config, parts.needs, fleet, model_bytes // 4)
     check_limits(view.limits, network.topology, K)
-    global_s = fleet.averaging(fleet.together, model_bytes).transfer.seconds
+    global_s = fleet.averaging(fleet.together(model_bytes), model_bytes).transfer.seconds
     if not global_s < LONGEST_S:
         raise ConfigError("a transfer takes forever; use faster links or a smaller --model-bytes")
     bare = fleet.evidence(K, tau2, model_bytes, global_s)

@@ -108,8 +108,8 @@ class PlanView:
 
     @property
     def global_server(self) -> str:
-        """Name where models of all nodes meet: the node with the fewest hops to all others."""
-        name = self.node_name(int(self.fleet.together.servers[0]))
+        """Name where models of all nodes meet: where a global mean is quickest."""
+        name = self.node_name(int(self.fleet.together(self.model_bytes).servers[0]))
         return f"node {name}" if name.isdigit() else name
 
     @property

@@ -8,6 +8,7 @@ import numpy as np
 from coterie.core.arrays import Floats, Ints
 from coterie.grouping import Delays, Evidence, Grouping
 from coterie.grouping.baselines import single
+from coterie.grouping.evidence import Routes
 from coterie.network import Network, Transfer
 
 
@@ -32,10 +33,21 @@ class Fleet:
         return len(self.p)
 
     @cached_property
-    def together(self) -> Grouping:
-        """All nodes in one group, with the global server in their middle."""
-        bare = Evidence(1, self.p, self.edge_of, self.network.topology)
-        return single(bare, np.random.default_rng(0))
+    def routes(self) -> Routes:
+        """Routes of the network."""
+        return Routes(self.network.topology)
+
+    @cached_property
+    def _together(self) -> dict[int, Grouping]:
+        return {}
+
+    def together(self, nbytes: int) -> Grouping:
+        """All nodes in one group, with the global server where a mean of nbytes is quickest."""
+        if nbytes not in self._together:
+            delays = Delays(self.plans_with or self.network, nbytes, 1, 0.0, self.routes)
+            bare = Evidence(1, self.p, self.edge_of, self.network.topology, delays=delays)
+            self._together[nbytes] = single(bare, np.random.default_rng(0))
+        return self._together[nbytes]
 
     def averaging(self, grouping: Grouping, nbytes: int) -> "Averaging":
         """Return a grouping and what its mean of models of so many bytes costs."""
@@ -48,8 +60,8 @@ class Fleet:
         """
         quick = self.plans_with
         if quick is not None:
-            global_s = averaging(quick, self.together, model_bytes).transfer.seconds
-        delays = Delays(quick or self.network, model_bytes, tau2, global_s)
+            global_s = averaging(quick, self.together(model_bytes), model_bytes).transfer.seconds
+        delays = Delays(quick or self.network, model_bytes, tau2, global_s, self.routes)
         num_groups = min(num_groups, self.n)
         return Evidence(num_groups, self.p, self.edge_of, self.network.topology, delays=delays)
 

@@ -48,6 +48,6 @@ def evidence_upload(problem: Problem) -> Transfer:
     """Time what all nodes upload for the planner; it compares nodes, so nothing is combined."""
     if not problem.view.charged_bytes:
         return Transfer(0.0, {})
-    everyone = problem.fleet.together
+    everyone = problem.everyone.grouping
     each = replace(problem.fleet.network, combine=False)
     return each.upload(everyone.z, everyone.servers, problem.view.charged_bytes)

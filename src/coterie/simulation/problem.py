@@ -45,11 +45,12 @@ class Problem:
 
     @cached_property
     def everyone(self) -> Averaging:
-        """The global aggregation: all nodes, with the global server in their middle.
+        """The global aggregation: all nodes, with the global server where that is quickest.
 
         A run whose clock would never end is refused here, before its first step.
         """
-        whole = self.fleet.averaging(self.fleet.together, self.bytes_of("global"))
+        nbytes = self.bytes_of("global")
+        whole = self.fleet.averaging(self.fleet.together(nbytes), nbytes)
         if not self.steps * (self.fleet.step_s + whole.transfer.seconds) < LONGEST_S:
             raise ConfigError(
                 f"simulated times are beyond {LONGEST_S:g} s; raise network.link_mbytes_per_s or "

@@ -59,8 +59,8 @@ class Clustered:
 
     def _averaging(self, problem: Problem, z: Ints) -> Averaging:
         """Price a mean: a model from every node to the global server, and all K models back."""
-        servers = np.repeat(problem.fleet.together.servers[:1], int(z.max()) + 1)
         up = problem.bytes_of("global")
+        servers = np.repeat(problem.everyone.grouping.servers[:1], int(z.max()) + 1)
         down = self.num_models * up
         transfer = problem.fleet.network.aggregation(z, servers, up, down)
         return Averaging(Grouping(z, servers), transfer, up, down)

@@ -1,0 +1,269 @@
+"""A formula for delays: what the planner goes by while it searches, and how servers are chosen."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coterie.core.arrays import Floats, Ints
+from coterie.core.errors import GroupingError
+from coterie.grouping.evidence import Evidence
+from coterie.grouping.path_costs import by_hops
+from coterie.grouping.values import Grouping
+from coterie.network.tcp import PROFILES
+
+TCP = PROFILES["tuned"]
+ENTRIES = 1 << 18  # of servers and nodes, up to which all delays between them are worked out once
+FEW = 16  # servers that are weighed on shared links: so many near ones, and as many amid members
+TIE = 1e-9  # relative
+
+
+@dataclass(frozen=True, eq=False)
+class _Members:
+    """Members of one group by their switches: rows [m] of these, and what is on each [m]."""
+
+    row: Ints
+    count: Ints
+    latency_s: Floats  # the most of any member; so are in and out
+    in_s: Floats
+    out_s: Floats
+    best: Ints  # the member that would serve best
+
+    @property
+    def size(self) -> int:
+        return int(self.count.sum())
+
+
+class Rough:
+    """A formula for delays: mean routes, and what shares the servers' own links and the switches'.
+
+    A server's link takes its members' models one after the other. A member adds to that the round
+    trips of its own route, and what its route's slowest link takes longer than all of them. Nothing
+    is quicker than the busiest link between switches.
+    """
+
+    def __init__(self, evidence: Evidence) -> None:
+        """Work out what all transfers have in common."""
+        self._evidence = e = evidence
+        top, n = e.topology, len(e.p)
+        self._latency = np.ones(n)
+        self._wire = 0.0
+        self._in_s = self._out_s = np.zeros(n + top.n_switches)
+        self._rounds = 0.5
+        self.hops_s = 1.0
+        self.shared = None
+        if e.delays is None:
+            self._ways = by_hops(top)
+            some = np.arange(n)[:: max(1, n // 64)]
+            self.hops_s = float(e.between(some, some).mean()) or 1.0
+        else:
+            routes = e.delays.routes
+            self._ways, self.shared = routes.ways, routes.shared
+            self._latency = top.latency_s[:n]
+            nbytes = e.delays.nbytes
+            self._wire = float(nbytes + TCP.header * -(-nbytes // TCP.segment))
+            speed = top.bytes_per_s[: 2 * n]
+            self._in_s = np.concatenate([self._wire / speed[1::2], np.zeros(top.n_switches)])
+            self._out_s = np.concatenate([self._wire / speed[::2], np.zeros(top.n_switches)])
+            self._rounds = 2 * (0.5 + self._bursts(nbytes))  # and a handshake, there and back
+        self._trip = self._ways.latency_s + self._ways.latency_s.T
+        self._others = max(n / e.num_groups - 1, 0.0)  # members of a group but its server
+        able = e.places if len(e.places) else np.arange(n)
+        crowd = self._others * min(self._in_s[able].min(), self._out_s[able].min())
+        slowest = self._wire * float(self._ways.byte_s.max())
+        self._uneven = max(slowest, self._in_s.max(), self._out_s.max()) > crowd
+        self._node_row = self._ways.row_of[top.switch_of]
+
+    def _bursts(self, nbytes: int) -> int:
+        """Count the windows of a transfer, until it has filled its part of the way."""
+        e, top, n = self._evidence, self._evidence.topology, len(self._evidence.p)
+        inner, between = top.latency_s[n:], self._ways.latency_s
+        way = min(2 * float(inner.mean()), float(between.mean())) if len(inner) else 0.0
+        trip = 2 * (2 * float(np.mean(self._latency)) + way)
+        speed = float(top.bytes_per_s[: 2 * n].mean())
+        filled = speed * trip / (n / e.num_groups) / (TCP.segment + TCP.header)
+        needed, window, sent, bursts = min(nbytes / TCP.segment, filled), TCP.first_window, 0, 0
+        while sent < needed:
+            sent, bursts = sent + window, bursts + 1
+            window = max(TCP.second_window, 2 * window) if bursts > 1 else TCP.second_window
+        return bursts
+
+    def far(self, servers: Ints, nodes: Ints) -> Floats:
+        """Seconds that way and windows cost nodes [m] with each of some servers [K]: [K, m]."""
+        if self._table is None:
+            return self._far(servers, nodes)
+        row_of, table = self._table
+        far: Floats = table[row_of[servers][:, None], nodes]
+        return far
+
+    @cached_property
+    def _table(self) -> tuple[Ints, Floats] | None:
+        """Row of every vertex that can serve, and `far` of them all; None where they are many."""
+        e, n = self._evidence, len(self._evidence.p)
+        able = np.concatenate([np.arange(n), e.places])
+        if len(able) * n > ENTRIES:
+            return None
+        row_of = np.full(e.topology.n_vertices, -1, dtype=np.int64)
+        row_of[able] = np.arange(len(able))
+        return row_of, self._far(able, np.arange(n))
+
+    def _far(self, servers: Ints, nodes: Ints) -> Floats:
+        n, at, of = len(self._evidence.p), self._row(servers), self._node_row[nodes]
+        ends = np.where(servers < n, self._latency[np.minimum(servers, n - 1)], 0.0)
+        far: Floats = self._trip[np.ix_(at, of)]
+        far += 2 * self._latency[nodes] + 2 * ends[:, None]
+        far *= self._rounds
+        if self._uneven:
+            byte_s = self._ways.byte_s
+            up = np.maximum(self._wire * byte_s[np.ix_(at, of)], self._out_s[nodes])
+            far += np.maximum(up - self._others * self._in_s[servers][:, None], 0.0)
+            down = np.maximum(self._wire * byte_s[np.ix_(of, at)].T, self._in_s[nodes])
+            far += np.maximum(down - self._others * self._out_s[servers][:, None], 0.0)
+        far[servers[:, None] == nodes[None, :]] = 0.0
+        return far
+
+    def _row(self, vertices: Ints) -> Ints:
+        rows: Ints = self._ways.row_of[self._evidence.topology.switch_at(vertices)]
+        return rows
+
+    def member_s(self, servers: Ints) -> Floats:
+        """Seconds that every member but itself adds at each server's own link [K]."""
+        added: Floats = self._in_s[servers] + self._out_s[servers]
+        return added
+
+    def group_s(self, z: Ints, servers: Ints) -> float:
+        """Seconds of the slowest group."""
+        n, server = len(z), servers[z]
+        at, of, others = self._row(server), self._node_row, np.bincount(z)[z] - 1
+        ends = np.where(server < n, self._latency[np.minimum(server, n - 1)], 0.0)
+        way = self._rounds * (self._trip[at, of] + 2 * self._latency + 2 * ends)
+        byte_s = self._ways.byte_s  # a place is sent all, but adds nothing
+        up = np.maximum(self._wire * byte_s[at, of], self._out_s[:n])
+        down = np.maximum(self._wire * byte_s[of, at], self._in_s[:n])
+        crowd_in, crowd_out = self._in_s[server] * others, self._out_s[server] * others
+        own = way + np.maximum(up, crowd_in) + np.maximum(down, crowd_out)
+        own[server == np.arange(n)] = 0.0
+        slowest = float(own.max(initial=0.0))
+        if self.shared is None:
+            return slowest
+        busiest = sum(float(load.max(initial=0.0)) for load in self.shared.loads(at, of))
+        return max(slowest, self._wire * busiest + float(way.min(initial=0.0)))
+
+    def tolls(self, z: Ints, servers: Ints) -> Floats | None:
+        """Seconds that each node with each server adds on the links that are busiest [n, K]."""
+        if self.shared is None:
+            return None
+        rows = self._row(servers)
+        up, down = self.shared.loads(rows[z], self._node_row)
+        tolls: Floats = self._wire * self.shared.tolls(rows, up, down)[:, self._node_row].T
+        return tolls
+
+    def serve(self, z: Ints, *, limited: bool = True) -> Grouping:
+        """Give every group the server of least delay; ties to the switch that serves fewest.
+
+        Links that groups share are counted with the servers chosen so far, and then once more with
+        all of them. A server that limits forbid is refused, where they count.
+        """
+        groups = self._by_switch(z, limited=limited)
+        servers = np.full(len(groups), -1, dtype=np.int64)
+        serving: dict[int, int] = {}
+        D = 0 if self.shared is None else self.shared.seconds.shape[1]
+        total, own = np.zeros((2, D)), [np.zeros((2, 0))] * len(groups)
+        binds = False
+        for again in (False, True) if self.shared is not None and len(groups) > 1 else (False,):
+            if again and not binds:
+                break
+            for k, members in enumerate(groups):
+                if again:
+                    total -= own[k]
+                    serving[int(self._row(servers[k : k + 1])[0])] -= 1
+                able = self._able(members, limited=limited)
+                cost, held = self._serving_s(able, members, total)
+                binds |= held
+                best = able[cost <= cost.min() * (1 + TIE)]
+                rows = self._row(best)
+                servers[k] = best[int(np.argmin([serving.get(int(row), 0) for row in rows]))]
+                row = int(self._row(servers[k : k + 1])[0])
+                serving[row] = serving.get(row, 0) + 1
+                if self.shared is not None:
+                    goal = np.full(len(members.row), row)
+                    own[k] = np.array(
+                        self.shared.loads(goal, members.row, members.count.astype(np.float64))
+                    )
+                    total += own[k]
+        return Grouping(z, servers)
+
+    def _by_switch(self, z: Ints, *, limited: bool) -> list[_Members]:
+        """Sum up every group by its members' switches, with a member for each that could serve."""
+        n = len(z)
+        rows, others = self._node_row, np.bincount(z)[z] - 1
+        burden = self.member_s(np.arange(n)) * others + 2 * self._rounds * self._latency
+        burden[~self._may_serve(others + 1, limited=limited)] = np.inf
+        order = np.lexsort((np.arange(n), burden, rows, z))
+        pair = z[order] * len(self._trip) + rows[order]
+        first = np.flatnonzero(np.diff(pair, prepend=-1))
+        best = np.where(np.isfinite(burden[order[first]]), order[first], -1)
+
+        def most(values: Floats) -> Floats:
+            found: Floats = np.maximum.reduceat(values[order], first)
+            return found
+
+        row, count = rows[order[first]], np.diff(first, append=n)
+        latency_s, in_s, out_s = map(most, (self._latency, self._in_s[:n], self._out_s[:n]))
+        ends = np.searchsorted(z[order[first]], np.arange(int(z.max()) + 2))
+        return [
+            _Members(row[a:b], count[a:b], latency_s[a:b], in_s[a:b], out_s[a:b], best[a:b])
+            for a, b in pairwise(ends)
+        ]
+
+    def _may_serve(self, sizes: Ints, *, limited: bool) -> NDArray[np.bool_]:
+        """Whether each node may serve a group of so many [n]."""
+        e, limits = self._evidence, self._evidence.limits
+        may = np.ones(len(e.p), dtype=bool)
+        if limited and limits.capacity is not None:
+            may &= limits.capacity >= sizes
+        return may
+
+    def _able(self, members: _Members, *, limited: bool) -> Ints:
+        """List who may serve a group, or say that nobody may."""
+        e, limits = self._evidence, self._evidence.limits
+        able = e.places if len(e.places) else members.best[members.best >= 0]
+        if limited and limits.max_hops is not None and len(able):
+            wanted, _ = e.topology.switches_hops
+            links = e.topology.hops_to(e.topology.switch_at(able))[:, wanted[members.row]]
+            hops = links.astype(np.int64) + 1 + (able < len(e.p))[:, None]
+            alone = (members.count == 1) & (members.best == able[:, None])
+            able = able[((hops <= limits.max_hops) | alone).all(axis=1)]
+        if not len(able):
+            raise GroupingError(
+                f"no server can take a group of {members.size} under the limits on capacity "
+                "and hops; allow more of either, or more groups"
+            )
+        return able
+
+    def _serving_s(self, able: Ints, members: _Members, rest: Floats) -> tuple[Floats, bool]:
+        """Seconds of a group with each of some servers [m], and whether shared links decide."""
+        n, m = len(self._evidence.p), members
+        at, of, others = self._row(able), m.row, m.size - 1
+        ends = np.where(able < n, self._latency[np.minimum(able, n - 1)], 0.0)
+        way = self._rounds * (self._trip[np.ix_(at, of)] + 2 * m.latency_s + 2 * ends[:, None])
+        byte_s = self._ways.byte_s
+        up = np.maximum(self._wire * byte_s[np.ix_(at, of)], m.out_s)
+        down = np.maximum(self._wire * byte_s[np.ix_(of, at)].T, m.in_s)
+        up = np.maximum(up, (self._in_s[able] * others)[:, None])
+        down = np.maximum(down, (self._out_s[able] * others)[:, None])
+        cost = (way + up + down).max(axis=1)
+        cost = cost + 1e-3 * (way @ m.count) / m.size
+        if self.shared is None:
+            return cost, False
+        busy = np.full(len(able), np.inf)
+        amid = np.zeros(len(self._trip))
+        amid[of] = m.count
+        some = np.union1d(
+            np.argsort(cost, kind="stable")[:FEW], np.argsort(-amid[at], kind="stable")[:FEW]
+        )
+        count = m.count.astype(np.float64)
+        busy[some] = self._wire * self.shared.busiest(at[some], of, count, rest)
+        return np.maximum(cost, busy) + 1e-2 * cost, bool((busy[some] > cost[some]).any())
