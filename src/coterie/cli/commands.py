@@ -180,11 +180,18 @@ def _logged(steps: dict[str, int]) -> Callable[[str, dict[str, Any]], None]:
 
 
 def print_table(
-    title: str, head: Sequence[str], rows: Sequence[Sequence[str]], foot: str, *, wrap: str = ""
+    title: str,
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    foot: str,
+    words: bool = False,
+    *,
+    wrap: str = "",
 ) -> None:
     """Print a table, as wide as it needs to be where there is no terminal.
 
-    The first column is text, the others figures; those whose name begins with `wrap` may wrap.
+    The first column is text, the others figures unless they are words, too; those whose name begins
+    with `wrap` may wrap.
     """
     from rich.cells import cell_len
     from rich.console import Console, JustifyMethod
@@ -203,7 +210,7 @@ def print_table(
         wraps = bool(wrap) and name.startswith(wrap)
         lines = [line for cell in (name, *(row[at] for row in rows)) for line in cell.split("\n")]
         whole = None if wraps or sys.stdout.isatty() else max(map(cell_len, lines))
-        justify: JustifyMethod = "right" if at else "left"
+        justify: JustifyMethod = "right" if at and not words else "left"
         table.add_column(name, justify=justify, no_wrap=not wraps, min_width=whole)
     for row in rows:
         table.add_row(*map(escape, row))

@@ -2,32 +2,104 @@
 
 import csv
 import io
+import math
+from dataclasses import replace
 from typing import Any
 
 from coterie.analysis.format import number, sizes
+from coterie.core.amounts import duration, size
 from coterie.core.arrays import Ints
+from coterie.preview.against_fedavg import Means
+from coterie.preview.operating import Bottleneck, Operating, Traffic
 from coterie.preview.plan import PlanView
 from coterie.preview.pricing import Point, label
 from coterie.render.page.html import Table
 
 MOST_GROUPS = 20  # printed
+MOST_SERVERS = 5  # named
 MOST_EDGES = 6  # named for a group
-HEAD = ("Delta", "d_group\nms", "cycle\ns", "cost", "group\nsizes")
+HEAD = ("Delta", "d_group\nms", "cycle\ns", "cost", "over\nFedAvg", "group\nsizes")
 
 
 def tables(view: PlanView) -> list[Table]:
-    """Write all that is said: the methods, the front, the chosen groups."""
-    return [_methods(view), _front(view), _groups(view)]
+    """Write all that is said: the answer, the methods, the front, the chosen groups."""
+    return [_answer(Operating(view)), _methods(view), _front(view), _groups(view)]
+
+
+def _answer(o: Operating) -> Table:
+    """Write what an operator asks first."""
+    view, means = o.view, o.means
+    title = "In short: group them" if o.pays else "In short: do not group; FedAvg is faster"
+    servers = [view.node_name(int(server)) for server in view.chosen.grouping.servers]
+    more = f" and {len(servers) - MOST_SERVERS} more" if len(servers) > MOST_SERVERS else ""
+    rows = [
+        ("groups", f"{len(servers)}, of {sizes(view.chosen.sizes)} nodes"),
+        ("servers", f"{', '.join(servers[:MOST_SERVERS])}{more}; of all: {view.global_server}"),
+        ("schedule", _schedule(means)),
+        ("a global round", _round(o)),
+        ("over FedAvg", f"{o.over_fedavg} as fast to the same loss as {_best_fedavg(o)}"),
+    ]
+    if o.over_edges is not None:
+        rows.append(("over edges", f"{o.over_edges} as fast as the network edges as groups"))
+    rows += [("busiest links" if not at else "", _carries(t)) for at, t in enumerate(o.traffic[:3])]
+    rows += [("waits for" if not at else "", _waits(b)) for at, b in enumerate(o.bottlenecks)]
+    likely, least, most = (f"{_second(reach):.0%}" for reach in view.rivals.reaches)
+    foot = (
+        f"over: estimated, as if a node's second step alone counted {likely} of a step "
+        f"({least} to {most}); a pilot measures it (--explain)"
+    )
+    if not view.timed:
+        foot += "\nhow long a local step takes is not known: FedAvg averages as often as groups do"
+    return Table(title, ("", ""), rows, foot, words=True)
+
+
+def _second(reach: float) -> float:
+    """Part of a step that a node's second step counts."""
+    return math.exp(-((1 / reach) ** 2))
+
+
+def _schedule(means: Means) -> str:
+    """Write how often means are taken.
+
+    >>> _schedule(Means(1.0, 0.1, 0.2, 1, 5)), _schedule(Means(1.0, tau1=3))
+    ('a group mean every step, a global mean every 5', 'a global mean every 3 steps')
+    """
+    steps = "every step" if means.tau1 == 1 else f"every {means.tau1} steps"
+    if means.tau2 == 1:
+        return f"a global mean {steps}"
+    return f"a group mean {steps}, a global mean every {means.tau1 * means.tau2}"
+
+
+def _round(o: Operating) -> str:
+    steps_s = o.means.tau1 * o.means.tau2 * o.view.fleet.step_s
+    if not steps_s:
+        return f"{duration(o.round_s)} of transfers"
+    return f"{duration(o.round_s)}, {duration(steps_s)} of it local steps"
+
+
+def _best_fedavg(o: Operating) -> str:
+    name, means = o.fedavg
+    word = name.replace("fedavg", "FedAvg").replace(", combined", " with models combined at edges")
+    return f"{word}, {_schedule(means).removeprefix('a global ')}"
+
+
+def _carries(t: Traffic) -> str:
+    return f"{t.link}: {size(t.round_bytes)} a round, {size(t.day_bytes)} a day at most"
+
+
+def _waits(b: Bottleneck) -> str:
+    return f"{b.link}, busy for {b.busy:.0%} of a {b.mean}; twice as fast: rounds {b.twice:.2f}x"
 
 
 def _methods(view: PlanView) -> Table:
     c = view.algorithm
     title = (
-        f"{view.title}\n{view.num_groups} groups, tau2 {c.tau2}, "
+        f"{view.title}\n{view.num_groups} groups, tau1 {c.tau1}, tau2 {c.tau2}, "
         f"d_global {number(view.global_s, 1e3)} ms by {view.global_server}, "
         f"weights {label(*view.weights)}"
     )
     rows = [(*_figures(view, p), number(p.ms), _mark(view, p)) for p in view.methods]
+    rows += [(*_fedavg(view, *each), "", "") for each in view.fedavg]
     head = ("method", *HEAD, "planning\nms", "")
     after = "" if view.algorithm.evidence == "labels" else " after one step"
     foot = [
@@ -42,7 +114,17 @@ def _methods(view: PlanView) -> Table:
 
 def _figures(view: PlanView, point: Point) -> tuple[str, ...]:
     figures = number(point.Delta), number(point.group_s, 1e3), number(view.cycle_s(point))
-    return point.name, *figures, f"{point.cost:.4g}", sizes(point.sizes)
+    times = f"{view.times(point).times:.2f}x"
+    return point.name, *figures, f"{point.cost:.4g}", times, sizes(point.sizes)
+
+
+def _fedavg(view: PlanView, name: str, mean_s: float, cost: float) -> tuple[str, ...]:
+    """Write a row of FedAvg: every mean is global, and each has its own best schedule."""
+    rivals = view.rivals
+    own = replace(rivals, global_s={name: mean_s}).best()[1]
+    cycle = number(view.algorithm.usual[2] * mean_s)
+    times = f"{rivals.times(own).times:.2f}x"
+    return name, "0", number(mean_s, 1e3), cycle, f"{cost:.4g}", times, str(view.fleet.n)
 
 
 def _mark(view: PlanView, point: Point) -> str:
@@ -86,7 +168,10 @@ def _why(view: PlanView) -> str:
     """Say who found the chosen groups, and how that compares with what a run would use."""
     chosen, answer, cheaper, own = view.chosen, view.answer, view.cheaper, view.own
     by = chosen.name if chosen.by_method else f"found with weights {chosen.name}"
-    said = f"{by}, the least cost with weights {label(*view.weights)}"
+    least = "soonest at the same loss"
+    if view.by == "cost":
+        least = f"the least cost with weights {label(*view.weights)}"
+    said = f"{by}, {least}"
     if chosen is answer:
         said += "; a run uses it too"
     elif answer is not None:

@@ -169,7 +169,7 @@ class Rough:
         groups = self._by_switch(z, limited=limited)
         servers = np.full(len(groups), -1, dtype=np.int64)
         serving: dict[int, int] = {}
-        D = 0 if self.shared is None else self.shared.seconds.shape[1]
+        D = 0 if self.shared is None else self.shared.directions
         total, own = np.zeros((2, D)), [np.zeros((2, 0))] * len(groups)
         binds = False
         for again in (False, True) if self.shared is not None and len(groups) > 1 else (False,):

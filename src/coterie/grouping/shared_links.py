@@ -4,6 +4,7 @@ As with other routes (path_costs.py), what is said is about the mean of the shor
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 MOST = 1 << 24  # links on all routes, beyond which nothing is said of them
+DENSE = 1 << 20  # pairs of switches and links, up to which all of them are kept
 SHARP = 16  # of the smoothed maximum over links
 
 
@@ -29,37 +31,47 @@ class SharedLinks:
     seconds: "csr_array"
     H: int
 
+    @property
+    def directions(self) -> int:
+        """Directions of links."""
+        return int(self.seconds.shape[1])
+
+    @cached_property
+    def _whole(self) -> Floats | None:
+        """The same with its zeros, where that is small: quicker to reckon with."""
+        if self.H * self.H * self.directions > DENSE:
+            return None
+        whole: Floats = self.seconds.toarray()
+        return whole
+
     def loads(self, goal: Ints, source: Ints, count: Floats | None = None) -> tuple[Floats, Floats]:
         """Seconds a byte each on all links [D], up to the goals and back; of some pairs [m]."""
-        H, ones = self.H, np.ones(len(goal)) if count is None else count
-        up = np.bincount(goal * H + source, ones, H * H)
-        down = np.bincount(source * H + goal, ones, H * H)
-        return up @ self.seconds, down @ self.seconds
+        H, whole = self.H, self._whole
+        rows = whole if whole is not None else self.seconds
+        up = np.bincount(goal * H + source, count, H * H)
+        down = np.bincount(source * H + goal, count, H * H)
+        return up @ rows, down @ rows
 
     def busiest(self, goals: Ints, source: Ints, count: Floats, rest: Floats) -> Floats:
         """Seconds a byte of the busiest link, up and back, with sources' bytes to each goal [m].
 
         Links carry `rest` [2, D] besides.
         """
-        return sum(  # type: ignore[return-value]
-            self._most(self._pairs(goals, source, count, back=back), at)
-            for back, at in ((False, rest[0]), (True, rest[1]))
-        )
+        up, down = goals[:, None] * self.H + source, source * self.H + goals[:, None]
+        if (whole := self._whole) is not None:
+            return _most(count @ whole[up], rest[0]) + _most(count @ whole[down], rest[1])
+        return self._most(up, count, rest[0]) + self._most(down, count, rest[1])
 
-    def _pairs(self, goals: Ints, source: Ints, count: Floats, *, back: bool) -> "csr_array":
+    def _most(self, pairs: Ints, count: Floats, rest: Floats) -> Floats:
+        """Most of a load of pairs [m, s], each count [s] times, and of the rest [D], by row."""
         from scipy.sparse import csr_array
 
-        H, m = self.H, len(source)
-        pair = source * H + goals[:, None] if back else goals[:, None] * H + source
-        first = np.arange(len(goals) + 1) * m
-        chosen = csr_array((np.tile(count, len(goals)), pair.ravel(), first), (len(goals), H * H))
-        found: csr_array = chosen @ self.seconds
-        return found
-
-    @staticmethod
-    def _most(own: "csr_array", rest: Floats) -> Floats:
-        """Most of rest + own [m, D] by row, where own is not 0; and of rest elsewhere."""
-        most = np.full(own.shape[0], float(rest.max(initial=0.0)))
+        m, s = pairs.shape
+        chosen = csr_array(
+            (np.tile(count, m), pairs.ravel(), np.arange(m + 1) * s), (m, self.H * self.H)
+        )
+        own = chosen @ self.seconds
+        most = np.full(m, float(rest.max(initial=0.0)))
         full = np.flatnonzero(np.diff(own.indptr))
         if len(full):
             totals = own.data + rest[own.indices]
@@ -71,14 +83,14 @@ class SharedLinks:
 
         The maximum is smoothed: links that are nearly as busy count, too.
         """
-        H, sources = self.H, np.arange(self.H)
-        rows = (goal[:, None] * H + sources).ravel(), (sources * H + goal[:, None]).ravel()
-        both = [
-            (self.seconds[row] @ _slope(load)).reshape(len(goal), H)
-            for row, load in zip(rows, (up, down), strict=True)
-        ]
-        tolls: Floats = both[0] + both[1]
+        H, there, back = self.H, self.seconds @ _slope(up), self.seconds @ _slope(down)
+        tolls: Floats = there.reshape(H, H)[goal] + back.reshape(H, H)[:, goal].T
         return tolls
+
+
+def _most(own: Floats, rest: Floats) -> Floats:
+    most: Floats = (own + rest).max(axis=1, initial=0.0)
+    return most
 
 
 def _slope(load: Floats) -> Floats:

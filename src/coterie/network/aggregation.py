@@ -112,8 +112,12 @@ class Network:
 
     def timed(self, phases: tuple[Phase, ...]) -> tuple[Timed, ...]:
         """Route and time phases, each of which starts when the one before has ended."""
-        routed = [route(self.topology, phase, self.routing, self.seed) for phase in phases]
+        routed = [self.routed(phase) for phase in phases]
         return tuple(Timed(flows, self.clock(self.topology, flows)) for flows in routed)
+
+    def routed(self, phase: Phase) -> Flows:
+        """Give every transfer of a phase its path."""
+        return route(self.topology, phase, self.routing, self.seed)
 
     def total(self, phases: tuple[Timed, ...]) -> Transfer:
         """Sum up phases."""

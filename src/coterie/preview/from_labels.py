@@ -21,6 +21,7 @@ from coterie.core.errors import ConfigError, PartitionError, TopologyError
 from coterie.core.types import Progress
 from coterie.grouping import Evidence
 from coterie.grouping.limits import check_limits
+from coterie.preview.auto_plan import each_number, opened, quickest
 from coterie.preview.plan import PlanView, Question, answer, question
 from coterie.simulation.clock import LONGEST_S
 from coterie.simulation.fleet import Fleet
@@ -90,17 +91,26 @@ def plans_by_labels(
         "network": {"topology": kind, "file": str(network)},
         "algorithm": {"evidence": "labels", "num_groups": min(USUAL_GROUPS, -(-n // 2))},
     }
-    q = question([_config(own, overrides)], methods)
-    left_out: tuple[str, ...] = ()
-    if not edges.known:
-        asked = tuple(ask for ask in q.asked if ask.method != "edge")
-        why = f"edge: {nodes} has no column edge, and every node is on a switch of its own"
-        q, left_out = replace(q, asked=asked), (why,) * (len(q.asked) - len(asked))
-    fleet, evidence = _shown(q, told, edges, model_bytes)
-    q.check(evidence.limits)
-    title = f"{nodes.name} on {network.name}, seed {q.config.seed}, local steps not timed (0 s)"
-    view = answer(q, title, fleet, evidence, budget_s, progress)
-    return replace(view, answer=None, left_out=left_out + view.left_out)  # there is no run
+    config = _config(own, overrides)
+    open_ = opened(config.algorithm, n, len(edges.names), timed=False)
+
+    def plan(num_groups: int, methods: Sequence[str]) -> PlanView:
+        _, tau1, tau2 = config.algorithm.usual
+        told_all = replace(config.algorithm, num_groups=num_groups, tau1=tau1, tau2=tau2)
+        q = question([replace(config, algorithm=told_all)], methods)
+        left_out: tuple[str, ...] = ()
+        if not edges.known:
+            asked = tuple(ask for ask in q.asked if ask.method != "edge")
+            why = f"edge: {nodes} has no column edge, and every node is on a switch of its own"
+            q, left_out = replace(q, asked=asked), (why,) * (len(q.asked) - len(asked))
+        fleet, evidence = _shown(q, told, edges, model_bytes)
+        q.check(evidence.limits)
+        title = f"{nodes.name} on {network.name}, seed {config.seed}, local steps not timed (0 s)"
+        view = answer(q, title, fleet, evidence, budget_s, progress)
+        return replace(view, answer=None, left_out=left_out + view.left_out)  # there is no run
+
+    views = each_number(open_, plan, n, tuple(methods))
+    return quickest(views, open_) if config.algorithm.open else views[0]
 
 
 def read_histograms(path: Path) -> Histograms:
@@ -230,11 +240,6 @@ def _config(own: dict[str, Any], overrides: Sequence[str]) -> Config:
         if key in files or not key.startswith(HEEDED):
             why = "the files say that" if key in files else "nothing is trained"
             raise ConfigError(f"--set {key} is not read with --nodes: {why}; leave it out")
-    if config.algorithm.open:
-        raise ConfigError(
-            f"algorithm.{config.algorithm.open[0]} = 'auto' is chosen by a pilot, and nothing is "
-            "trained with --nodes; give a number"
-        )
     return config
 
 

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import Literal
 
 import numpy as np
 
@@ -18,13 +19,15 @@ from coterie.grouping.limits import check_keeper
 from coterie.grouping.objective import Objective
 from coterie.grouping.planner import Effort
 from coterie.partition.measure import emd, pooled
+from coterie.preview.against_fedavg import Means, Rivals, Times, assumed_reach
 from coterie.preview.data import title_of
 from coterie.preview.pricing import Found, Point, label, with_front
 from coterie.simulation.fleet import Fleet
+from coterie.simulation.forecast import TAU1
 from coterie.simulation.loop import first_evidence
 from coterie.simulation.search import METHODS, Search
 
-BOTH = "fedavg-ic"
+BOTH, FEDAVG = "fedavg-ic", "fedavg"
 WEIGHED = {"fedavg-c": (0.0, 1.0), "fedavg-i": (1.0, 0.0)}  # the others weigh both costs
 SEEN = {"gradients": "gradients", "sketch": "sketches of the gradients", "labels": "label shares"}
 
@@ -45,7 +48,8 @@ class Group:
 class PlanView:
     """What is known before training: points in the order they were found, and the one to take.
 
-    `chosen` costs least of all that make num_groups groups and keep to the limits. `answer` is what
+    `chosen` costs least of all that make num_groups groups and keep to the limits; or, where `auto`
+    was asked for, it is soonest at the same loss. `answer` is what
     a run of the experiment would use, if that is among the points; `own` says what it runs by.
     """
 
@@ -62,6 +66,9 @@ class PlanView:
     steps: int  # of the experiment
     model_bytes: int
     fleet: Fleet
+    rivals: Rivals  # FedAvg
+    node_delta: float  # divergence of nodes that are alone
+    by: Literal["cost", "time"] = "cost"  # what the chosen one has least of
 
     @property
     def front(self) -> list[Point]:
@@ -98,6 +105,28 @@ class PlanView:
     def cycle_s(self, point: Point) -> float:
         """Seconds of transfers in a cycle: tau2 - 1 means of the groups and a global one."""
         return point.group_s * (self.algorithm.usual[2] - 1) + self.global_s
+
+    def means(self, point: Point) -> Means:
+        """What is averaged how often by a point, with the experiment's schedule."""
+        return self.means_with(point, self.algorithm.usual[1:])
+
+    def means_with(self, point: Point, schedule: tuple[int, int]) -> Means:
+        """What is averaged how often by a point, with a schedule tau1, tau2."""
+        ratio = min(point.Delta / self.node_delta, 1.0) if self.node_delta else 0.0
+        return Means(self.global_s, point.group_s, ratio, *schedule)
+
+    def times(self, point: Point) -> Times:
+        """How many times as fast as FedAvg, with its best schedule, a point is to the same loss."""
+        return self.rivals.times(self.means(point))
+
+    @property
+    def fedavg(self) -> list[tuple[str, float, float]]:
+        """FedAvg's rows: its name, seconds of a global mean, and what that costs."""
+        comm = self.weights[1]
+        return [
+            (name, mean_s, comm * mean_s / (self.global_s or 1.0))
+            for name, mean_s in self.rivals.global_s.items()
+        ]
 
     def node_name(self, vertex: int) -> str:
         """Name a node by its file's name or its number, and a place that serves by its own."""
@@ -223,6 +252,7 @@ def answer(
     if not found.stopped:
         found.add_searches(weights, effort, progress)
     points = with_front(found.points)
+    node_delta = objective.divergence(np.arange(fleet.n))
     fit = [p for p in points if not p.breaks and len(p.sizes) == c.num_groups]
     if not fit:
         raise GroupingError("no grouping was found that keeps to the limits; loosen one of them")
@@ -240,7 +270,27 @@ def answer(
         q.config.train.steps,
         evidence.delays.nbytes,
         fleet,
+        rivals_of(fleet, evidence.delays.nbytes, evidence.delays.global_s, c.usual[1]),
+        node_delta,
     )
+
+
+def rivals_of(fleet: Fleet, nbytes: int, global_s: float, tau1: int) -> Rivals:
+    """Time FedAvg as the network is, and with models combined under edges, or not, on their way.
+
+    It averages as often as is best; where local steps are not timed, every tau1 of them.
+    """
+    network, together = fleet.plans_with or fleet.network, fleet.together(nbytes)
+    found = {FEDAVG: global_s}
+    if not network.reference and 1 < len(np.unique(fleet.edge_of)) < fleet.n:
+        other = replace(network, combine=not network.combine)
+        seconds = other.aggregation(together.z, together.servers, nbytes).seconds
+        found[f"{FEDAVG}, {'combined' if other.combine else 'not combined'}"] = seconds
+    counts = fleet.class_counts
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    apart = np.linalg.norm(shares - fleet.p @ shares, axis=1)
+    often = TAU1 if fleet.step_s else (tau1,)
+    return Rivals(found, fleet.step_s, assumed_reach(float(fleet.p @ apart)), often)
 
 
 def planned(configs: Sequence[Config]) -> tuple[Config, AlgorithmConfig]:

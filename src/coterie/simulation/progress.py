@@ -23,6 +23,7 @@ EARLY_NOISE = 0.004  # and over its first rounds
 EARLY = 4  # losses
 QUICKER = 1.25  # times that a later step gains what the first did, for a slow start
 LEAST = 1e-12  # loss that is told from nothing
+NOTHING = 1e-99  # of a divergence
 GROUPED = 1.5  # power of the divergence that the reach of groups falls with
 REACHES = np.geomspace(0.05, 200.0, 40)  # of the first rate
 SCALES = np.geomspace(0.05, 200.0, 30)  # of the progress so far
@@ -49,7 +50,7 @@ def farther(ratio: float) -> float:
     >>> farther(1.0), farther(0.25), farther(0.0)
     (1.0, 8.0, inf)
     """
-    return float(ratio**-GROUPED) if ratio else math.inf
+    return float(ratio**-GROUPED) if ratio > NOTHING else math.inf
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { text-align: right; padding: .3rem .6rem; border-bottom: 1px solid var(--line); }
-th:first-child, td:first-child { text-align: left; }
+th:first-child, td:first-child, .words td { text-align: left; }
 td { white-space: nowrap; } .wide { overflow-x: auto; }
 img { width: 100%; min-width: 700px; background: white; border-radius: 6px; }
 small { opacity: .75; }
@@ -36,6 +36,7 @@ class Table(NamedTuple):
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
     foot: str
+    words: bool = False  # in every column, and not figures
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,8 @@ def _table(table: Table) -> str:
         "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
         for row in table.rows
     )
-    inside = f"<table><tr>{columns}</tr>{lines}</table>"
+    kind = " class='words'" if table.words else ""
+    inside = f"<table{kind}><tr>{columns}</tr>{lines}</table>"
     foot = f"<p><small>{_broken(table.foot)}</small></p>" if table.foot else ""
     return f"<p>{_broken(table.title)}</p><div class='wide'>{inside}</div>{foot}"
 

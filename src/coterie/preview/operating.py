@@ -1,0 +1,163 @@
+"""A plan as an operator asks for it: time, traffic, what it is worth, and what would change it."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from coterie.core.arrays import Floats
+from coterie.grouping import Grouping
+from coterie.network import Network
+from coterie.network.tcp import PROFILES
+from coterie.preview.against_fedavg import Means, Times
+from coterie.preview.plan import PlanView
+
+DAY_S = 86_400.0
+WORTH_IT = 1.02  # times as fast, for groups to be worth their trouble
+LEAST_BUSY = 0.5  # part of a mean for which a link is busy that decides it
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes over one link between switches, both ways: in a global round, and in a day of them."""
+
+    link: str
+    round_bytes: float
+    day_bytes: float
+
+
+@dataclass(frozen=True)
+class Bottleneck:
+    """The link that a mean waits for, and how much faster all is if it were twice as fast."""
+
+    mean: str
+    link: str
+    busy: float  # part of the mean
+    twice: float
+
+
+@dataclass(frozen=True, eq=False)
+class Operating:
+    """What running the chosen plan means."""
+
+    view: PlanView
+
+    @cached_property
+    def means(self) -> Means:
+        """What is averaged how often."""
+        return self.view.means(self.view.chosen)
+
+    @property
+    def round_s(self) -> float:
+        """Seconds of a global round: its local steps, group means and global mean."""
+        return self.means.round_s(self.view.fleet.step_s)
+
+    @property
+    def fedavg(self) -> tuple[str, Means]:
+        """The best FedAvg, and its schedule."""
+        return self.view.rivals.best()
+
+    @cached_property
+    def over_fedavg(self) -> Times:
+        """How many times as fast as the best FedAvg to the same loss."""
+        return self.view.rivals.times(self.means)
+
+    @cached_property
+    def over_edges(self) -> Times | None:
+        """How many times as fast as groups that are the network edges, with the same schedule."""
+        point = next((p for p in self.view.methods if p.name == "edge"), None)
+        if point is None or len(np.unique(self.view.fleet.edge_of)) < 2:
+            return None
+        means = self.view.means(self.view.chosen)
+        return self.view.rivals.times(means, self.view.means(point))
+
+    @property
+    def pays(self) -> bool:
+        """Whether groups are worth it: faster than the best FedAvg."""
+        return self.over_fedavg.times >= WORTH_IT
+
+    @cached_property
+    def traffic(self) -> list[Traffic]:
+        """Links between switches by what they carry, most first; rounds follow one another."""
+        top, tau2 = self._network.topology, self.means.tau2
+        n, carried = top.n_devices, self._carried(self._everyone)
+        if tau2 > 1:
+            carried = carried + (tau2 - 1) * self._carried(self.view.chosen.grouping)
+        inner = carried[n:]
+        rounds = DAY_S / self.round_s if self.round_s else 0.0
+        return [
+            Traffic(_between(top.link_name(2 * int(n + at))), float(inner[at]), rounds * inner[at])
+            for at in np.argsort(-inner, kind="stable")
+            if inner[at] > 0
+        ]
+
+    @cached_property
+    def bottlenecks(self) -> list[Bottleneck]:
+        """The link that each kind of mean waits for, where one is busy for most of it."""
+        found = []
+        kinds = [("group mean", self.view.chosen.grouping)] if self.means.tau2 > 1 else []
+        for name, grouping in [*kinds, ("global mean", self._everyone)]:
+            busy_s, total_s = self._busy(grouping)
+            at = int(busy_s.argmax())
+            if not total_s or busy_s[at] < LEAST_BUSY * total_s:
+                continue
+            twice = self._twice(at // 2)
+            link = _between(self._network.topology.link_name(at))
+            found.append(Bottleneck(name, link, float(busy_s[at] / total_s), twice))
+        return found
+
+    @property
+    def _network(self) -> Network:
+        return self.view.fleet.plans_with or self.view.fleet.network
+
+    @property
+    def _everyone(self) -> Grouping:
+        return self.view.fleet.together(self.view.model_bytes)
+
+    def _carried(self, grouping: Grouping) -> Floats:
+        """Payload bytes of a mean over every link, both ways [n + L]."""
+        net, nbytes = self._network, self.view.model_bytes
+        carried = np.zeros(len(net.topology.latency_s))
+        for phases in net.patterns(grouping.z, grouping.servers, nbytes):
+            for phase in phases:
+                both = net.carried(net.routed(phase)).astype(np.float64)
+                carried += both[::2] + both[1::2]
+        return carried
+
+    def _busy(self, grouping: Grouping) -> tuple[Floats, float]:
+        """Seconds that each direction of a link is busy in a mean, and the seconds of that."""
+        net, nbytes, tcp = self._network, self.view.model_bytes, PROFILES["lossless"]
+        wire = 1 + tcp.header * -(-nbytes // tcp.segment) / nbytes
+        busy = np.zeros(len(net.topology.bytes_per_s))
+        for phases in net.patterns(grouping.z, grouping.servers, nbytes):
+            for phase in phases:
+                busy += wire * net.carried(net.routed(phase)) / net.topology.bytes_per_s
+        both = busy.reshape(-1, 2).sum(axis=1)  # one way up, the other way down
+        seconds = net.aggregation(grouping.z, grouping.servers, nbytes).seconds
+        return np.repeat(both, 2), seconds
+
+    def _twice(self, link: int) -> float:
+        """How many times as fast a round is, in transfers and steps, with a link twice as fast."""
+        net, view = self._network, self.view
+        speed = net.topology.bytes_per_s.copy()
+        speed[2 * link : 2 * link + 2] *= 2
+        faster = replace(net, topology=replace(net.topology, bytes_per_s=speed))
+        means = replace(
+            self.means,
+            global_s=_seconds(faster, self._everyone, view.model_bytes),
+            group_s=_seconds(faster, view.chosen.grouping, view.model_bytes),
+        )
+        return self.round_s / (means.round_s(view.fleet.step_s) or 1.0)
+
+
+def _seconds(network: Network, grouping: Grouping, nbytes: int) -> float:
+    return network.aggregation(grouping.z, grouping.servers, nbytes).seconds
+
+
+def _between(name: str) -> str:
+    """Name a link by its two ends, whichever way.
+
+    >>> _between("site -> core")
+    'site - core'
+    """
+    return name.replace(" -> ", " - ")
