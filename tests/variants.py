@@ -14,7 +14,7 @@ from coterie.config.files import make_config
 from coterie.config.settings import Config
 from coterie.runs.execute import execute
 
-ROWS = 4  # of a run that kills itself
+ROWS = 3  # of a run that kills itself
 EACH: dict[str, dict[str, Any]] = {
     "fedprox": {"name": "fedprox", "groups": "edge"},
     "scaffold": {"name": "scaffold", "groups": "edge"},

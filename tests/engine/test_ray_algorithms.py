@@ -99,6 +99,6 @@ def test_actors_killed_and_a_driver_killed_change_no_byte(which: str, tmp_path: 
         command, check=False, capture_output=True, text=True, timeout=PATIENCE_S
     )
     assert doomed.returncode == -signal.SIGKILL, doomed.stderr
-    stopped_at(5, what, tmp_path / "killed")
+    stopped_at(4, what, tmp_path / "killed")
     execute(what, tmp_path / "killed", resume=True, threads=1)
     assert outcome(tmp_path / "killed") == outcome(tmp_path / "undisturbed")

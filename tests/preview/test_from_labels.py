@@ -401,7 +401,6 @@ def test_what_cannot_be_planned_so_is_one_line_and_writes_nothing(tmp_path: Path
         (also("train.lr=1"), "--set train.lr is not read with --nodes: nothing is trained; leave"),
         (also("compute.gflops=1"), "--set compute.gflops is not read with --nodes: nothing is tr"),
         (also("partition.num_nodes=4"), "--set partition.num_nodes is not read with --nodes"),
-        (also("algorithm.tau2=auto"), "algorithm.tau2 = 'auto' is chosen by a pilot, and nothing"),
         (also("algorithm.num_groups=19"), "must be <= num_nodes, got 19 groups for 18 nodes"),
         (also("algorithm.num_group=3"), "did you mean"),
         (also("algorithm.max_group_size=2"), "3 groups of at most 2 have no room for 18"),
