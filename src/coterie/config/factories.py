@@ -232,8 +232,8 @@ def make_network(
     if algorithm.pooled:
         return Network(fat_tree(edge_of))
     if topology is None:
-        rng = generator(config.seed, Stream.TOPOLOGY)
-        topology = make_topology(make_shape(config), edge_of, names, rng)
+        shape, rng = make_shape(config), generator(config.seed, Stream.TOPOLOGY)
+        topology = make_topology(shape, edge_of, names, rng)
     return Network(
         topology,
         edge_of,
