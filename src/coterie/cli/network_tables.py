@@ -179,7 +179,7 @@ def plain(view: NetworkView, top: int) -> dict[str, Any]:
         "algorithms": [
             {
                 "algorithm": member.label,
-                "d_local": member.step_s,
+                "d_local": member.step_s or None,
                 "d_group": _plain_mean(member.group, top) if member.group else None,
                 "d_global": _plain_mean(member.everyone, top),
             }

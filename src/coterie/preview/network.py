@@ -260,10 +260,10 @@ def _notes(own: OwnFleet, nodes: Path, network: Path) -> Iterator[str]:
     top, n = own.topology, own.topology.n_devices
     may_not = 0 if top.may_serve is None else int((~top.may_serve).sum())
     if not top.places:
-        yield (
-            "no place serves, so a member of each group does; say server = yes of switches in "
-            f"{network.name} to let them serve"
-        )
+        of_sites = own.config.network.topology == "file" or own.told.sites
+        rows = "" if own.config.network.topology == "file" else ", in rows of from and to,"
+        way = f"; say server = yes{rows} of switches in {network.name} to let them serve"
+        yield f"no place serves, so a member of each group does{way if of_sites else ''}"
         if may_not:
             yield f"{may_not:,} of {n:,} devices may not serve"
     elif top.may_serve is not None:
