@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from coterie.cli import main
 from coterie.core.errors import CoterieError
@@ -171,7 +173,7 @@ def test_the_nodes_of_a_network_that_names_them_have_their_own_links_too(tmp_pat
 @pytest.mark.parametrize(
     ("nodes", "net", "says"),
     [
-        (NODES + "e,u,,5\n", WAN, "node 'e' is on site 'u', which is not in"),
+        (NODES + "e,u,,5\n", WAN, "line 6: unknown site 'u'; there is 's', 't'"),
         (NODES + "e,,,5\n", WAN, "line 6: site must be a name, got ''"),
         (NODES, "a,b\ns,u\n", "line 4: unknown site 't'; there is 's', 'u'"),
         ("node,x\na,1\nz,1\n", WAN.replace("s,t", "a,b"), "has no node 'b', which is in"),
@@ -190,6 +192,26 @@ def test_names_that_do_not_match_are_refused(
         read_fleet(*written(tmp_path, nodes, net))
     assert says in str(refused.value)
     assert str(refused.value).startswith(str(tmp_path / "n.csv"))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data(), st.booleans(), st.booleans())
+def test_no_files_do_worse_than_our_error(
+    tmp_path: Path, data: st.DataObject, pairs: bool, of_nodes: bool
+) -> None:
+    net = WAN if pairs else "a,b,server,capacity\ns,t,yes,2\nt,,no,\n"
+    assert read_fleet(*written(tmp_path, net=net)).topology.n_devices == 4
+    paths = written(tmp_path, net=net)
+    content = paths[not of_nodes].read_bytes()
+    at, length = data.draw(st.integers(0, len(content))), data.draw(st.integers(0, 30))
+    changed = content[:at] + data.draw(st.binary(max_size=5)) + content[at + length :]
+    paths[not of_nodes].write_bytes(changed)
+    try:
+        own = read_fleet(*paths)
+    except CoterieError as error:
+        assert "\n" not in str(error)
+    else:
+        assert own.topology.names[: len(own.told.names)] == own.told.names
 
 
 def test_names_are_checked_before_the_speeds_are_read(tmp_path: Path) -> None:

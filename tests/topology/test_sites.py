@@ -4,6 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from coterie.core.errors import TopologyError
 from coterie.topology import Shape, Topology, make_topology
@@ -210,3 +212,34 @@ def test_names_are_known_without_reading_a_speed(
 def test_a_header_of_names_is_all_that_is_read_of_a_matrix(tmp_path: Path) -> None:
     (tmp_path / "net.csv").write_bytes(b",x,y\nx,,1\n" + b"y,1,\n" * 20_000 + b"\xff")
     assert list(matrix_names(tmp_path / "net.csv")) == ["x", "y"]
+
+
+FUZZED = {
+    "pairs": "from,to,mbit_per_s,latency_ms,server\nrome,oslo,8,9,\noslo,rome,4,,yes\nrome,,,,no\n",
+    "links": "a,b,mbit_per_s,latency_ms,capacity,server\nrome,oslo,80,9,5,yes\noslo,,,,,no\n",
+}
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data(), st.sampled_from(sorted(FUZZED)), st.booleans())
+def test_no_files_do_worse_than_our_error(
+    tmp_path: Path, data: st.DataObject, form: str, of_nodes: bool
+) -> None:
+    files = [FUZZED[form].encode(), NODES.encode()]
+    (tmp_path / "whole").mkdir(exist_ok=True)
+    kind = "file" if form == "links" else "matrix"
+    assert built(tmp_path / "whole", FUZZED[form], kind=kind).n_devices == 3
+    content = files[of_nodes]
+    at, length = data.draw(st.integers(0, len(content))), data.draw(st.integers(0, 30))
+    files[of_nodes] = content[:at] + data.draw(st.binary(max_size=5)) + content[at + length :]
+    for name, content in zip(("net.csv", "nodes.csv"), files, strict=True):
+        (tmp_path / name).write_bytes(content)
+    net_file, nodes = str(tmp_path / "net.csv"), str(tmp_path / "nodes.csv")
+    shape = Shape(kind, DEFAULT, DEFAULT, file=net_file, access_file=nodes)
+    try:
+        net = make_topology(shape, np.zeros(3, dtype=np.int64), (), np.random.default_rng(0))
+    except TopologyError as error:
+        assert str(error).startswith(str(tmp_path))
+        assert "\n" not in str(error)
+    else:
+        assert net.hops.shape == (3, 3)

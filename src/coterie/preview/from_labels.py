@@ -30,6 +30,7 @@ from coterie.topology.by_name import by_name, in_order
 from coterie.topology.file import ATTRIBUTES
 from coterie.topology.matrix import LATENCIES, SPEEDS, is_name, is_pairs, matrix_names
 from coterie.topology.roles import whole
+from coterie.topology.sites import unknown_site
 from coterie.topology.values import UNLIMITED
 
 NODE, EDGE, SITE, REGION = "node", "edge", "site", "region"
@@ -276,18 +277,20 @@ def _read_network(config: Config, told: Histograms, nodes: Path, network: Path) 
 
 
 def _check_ahead(told: Histograms, nodes: Path, network: Path) -> None:
-    """Refuse nodes, or sites, that a matrix does not have by its names alone, which come first."""
-    known, found = set(told.sites or told.names), dict[str, None]()
+    """Refuse nodes, or sites, that a matrix does not have, by its names, which come before speeds.
+
+    Of a list of pairs the first row with a name that no node has is enough.
+    """
+    known = set(told.names) if is_pairs(network) and not told.sites else None
+    found: dict[str, None] = {}
     for name in matrix_names(network):
-        if name not in found and name not in known and not told.sites and is_pairs(network):
+        if known is not None and name not in known:
             raise PartitionError(f"{nodes}: has no node {name!r}, which is in {network}")
         found[name] = None
     if found and told.sites:
-        for name, site in zip(told.names, told.sites, strict=True):
-            if site not in found:
-                raise PartitionError(
-                    f"{nodes}: node {name!r} is on site {site!r}, which is not in {network}"
-                )
+        for where, cells in read_rows(nodes, PartitionError)[1]:
+            if (site := cells[SITE].strip()) not in found:
+                raise unknown_site(where, site, found)
     elif found:
         _check_names(told.names, found, (), nodes, network)
 

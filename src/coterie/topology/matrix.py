@@ -38,7 +38,8 @@ UNITS: dict[str, tuple[Kind, float]] = {  # what a number without a unit counts,
 SPEEDS = tuple(column for column, (kind, _) in UNITS.items() if kind == "rate")
 LATENCIES = tuple(column for column, (kind, _) in UNITS.items() if kind == "time")
 BOTH_WAYS = ("mbytes_per_s", "mbit_per_s")
-NODE_COLUMNS = ("node", "site", *SPEEDS, *LATENCIES, "gflops", "capacity", "region", "may_serve")
+NODE_COLUMNS = ("node", *SPEEDS, *LATENCIES, "gflops", "capacity")
+ACCESS_COLUMNS = (*NODE_COLUMNS, "site", "may_serve", "region")  # where a network is there, too
 PAIR = ("from", "to")
 PAIR_COLUMNS = (*PAIR, *BOTH_WAYS, *LATENCIES, *ROLES)
 
@@ -183,8 +184,8 @@ def read_column(path: Path, names: Sequence[str], n: int, column: str) -> Floats
 def check_columns(columns: Iterable[str], path: Path) -> None:
     """Refuse what is no column of a file of nodes; one file may have all of theirs."""
     for name in columns:
-        if name not in NODE_COLUMNS:
-            raise TopologyError(f"{path}: {unknown('column', name, NODE_COLUMNS)}")
+        if name not in ACCESS_COLUMNS:
+            raise TopologyError(f"{path}: {unknown('column', name, ACCESS_COLUMNS)}")
 
 
 def speeds(cells: Cells, where: str) -> tuple[float, float, float]:

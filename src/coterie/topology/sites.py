@@ -1,7 +1,8 @@
 """Devices on the sites of a network: a CSV says where each is, and how fast its own link is."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -41,9 +42,7 @@ def attach(sites: Topology, path: Path, access: Speed) -> Topology:
     for at, (where, cells) in enumerate(rows):
         name, site = cells[NODE].strip(), cells[SITE].strip()
         if site not in number_of:
-            some = [*number_of][:3]
-            more = f" and {len(number_of) - 3} more" if len(number_of) > 3 else ""
-            raise TopologyError(f"{where}: unknown site {site!r}; there is {listed(some)}{more}")
+            raise unknown_site(where, site, sites.names)
         if not name or name in names or name in number_of:
             why = "is there twice" if name in names else "is a site, too" if name else "is no name"
             raise TopologyError(f"{where}: node {name!r} {why}; give every node a name of its own")
@@ -58,6 +57,13 @@ def attach(sites: Topology, path: Path, access: Speed) -> Topology:
         latency_s=np.concatenate([table[:, 2], sites.latency_s]),
         names=(*names, *sites.names),
     )
+
+
+def unknown_site(where: str, site: str, known: Collection[str]) -> TopologyError:
+    """Return the error for a site that a network does not have."""
+    some = list(islice(known, 3))
+    more = f" and {len(known) - 3} more" if len(known) > 3 else ""
+    return TopologyError(f"{where}: unknown site {site!r}; there is {listed(some)}{more}")
 
 
 def may_serve(topology: Topology, path: Path, names: Sequence[str]) -> Bools:
