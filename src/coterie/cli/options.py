@@ -39,7 +39,7 @@ class Quantity(click.ParamType):  # type: ignore[type-arg]
         """Read what was given."""
         option = param.opts[-1] if param else self.name
         try:
-            number = quantity(str(value), self.kind)
+            number = value if isinstance(value, float) else quantity(str(value), self.kind)
         except ValueError as error:
             raise CoterieError(f"{option} {error}") from error
         fine = math.isfinite(number) and (0 < number <= self.most or (self.zero and number == 0))
