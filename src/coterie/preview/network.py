@@ -16,7 +16,7 @@ from coterie.core.arrays import Floats, Ints
 from coterie.core.errors import ConfigError
 from coterie.core.types import Progress
 from coterie.data import Dataset
-from coterie.grouping import Evidence, Grouping
+from coterie.grouping import Grouping
 from coterie.grouping.baselines import by_edge
 from coterie.network import Network, Timed, Transfer, make_clock
 from coterie.network.aggregation import REFERENCE_BYTES
@@ -238,10 +238,10 @@ def view_of_files(
     places = edges.of, own.told.names, edges.names
     algorithm = parts_of(config).algorithm
     fleet = make_fleet(config, algorithm, counts, *places, topology=own.topology)
-    bare = Evidence(len(edges.names), fleet.p, fleet.edge_of, own.topology)
-    groups = {f"{EDGES} group": by_edge(bare, np.random.default_rng(0))} if edges.known else {}
+    shown = fleet.evidence(len(edges.names), 1, model_bytes, 0.0)
+    groups = {f"{EDGES} group": by_edge(shown, np.random.default_rng(0))} if edges.known else {}
     whole = "global, combined" if fleet.network.combine else "global"
-    plan = _Plan(fleet.network, 0.0, model_bytes, groups | {whole: fleet.together})
+    plan = _Plan(fleet.network, 0.0, model_bytes, groups | {whole: fleet.together(model_bytes)})
     means = _means({name: (name, plan) for name in plan.wanted}, config.network, against, progress)
     return NetworkView(
         f"{nodes.name} on {network.name}",
