@@ -117,7 +117,7 @@ def test_one_failed_run_does_not_stop_the_others(
         (["list", "modles"], "did you mean 'models'?"),
         (["run"], "Missing argument 'FILE'"),
         (["run", "quickstart", "--ste", "a=1"], "No such option"),
-        (["run", "quickstart", "--checkpoint-every", "-1"], "-1.0 is not in the range"),
+        (["run", "quickstart", "--checkpoint-every", "-1"], "--checkpoint-every must be a time"),
         (["run", "--resume", "nowhere"], "nowhere: no such folder"),
         (["compare", "x", "--target", "2"], "2.0 is not in the range"),
     ],

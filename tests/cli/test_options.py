@@ -6,6 +6,8 @@ import click
 import pytest
 
 from coterie.cli import main
+from coterie.cli.options import MOST_BYTES, Quantity
+from coterie.core.errors import CoterieError
 
 
 def commands(group: click.Group = main, above: str = "") -> Iterator[tuple[str, click.Command]]:
@@ -61,3 +63,30 @@ def test_every_option_is_explained_in_one_sentence_that_begins_with_what_it_is()
                 text = str(option.help)
                 assert text.endswith("."), f"{name} {option.opts}: {text}"
                 assert not text.startswith(("Of ", "A ", "The ")), f"{name} {option.opts}: {text}"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "0", "0ms", "-1s", "2 hours", "nan", "inf", "s", "2MB", "1e400s"]
+)
+def test_a_time_is_above_zero_and_finite(text: str) -> None:
+    with pytest.raises(CoterieError, match=r"^time must be a time such as 2s, .*, got "):
+        Quantity("time").convert(text, None, None)
+
+
+@pytest.mark.parametrize("text", ["0", "-5", "1.5", "0.1B", "5Mb", "1000000000001", "2TB", "x"])
+def test_a_model_has_whole_bytes_above_zero(text: str) -> None:
+    with pytest.raises(CoterieError, match=r"^size must be a size such as 5MB or 5MiB"):
+        Quantity("size", most=MOST_BYTES, whole=True).convert(text, None, None)
+
+
+def test_every_option_that_is_a_size_or_a_time_takes_a_unit() -> None:
+    for option, text, value in (
+        ("--model-bytes", "1.5MiB", 1_572_864),
+        ("--budget", "1.5h", 5400.0),
+        ("--checkpoint-every", "5m", 300.0),
+    ):
+        found = having(option)
+        assert found
+        for each in found.values():
+            assert each.type.convert(text, each, None) == value
+    assert len(having("--model-bytes")) == 2

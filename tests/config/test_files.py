@@ -316,3 +316,34 @@ def test_a_label_is_no_part_of_what_a_run_is() -> None:
 def test_a_label_that_cannot_name_a_line_is_refused(content: dict[str, object], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         expand(content)
+
+
+def test_a_size_rate_or_time_may_have_a_unit_in_a_file_and_in_set() -> None:
+    network = {"link_mbytes_per_s": "100Mbit", "latency_s": "20ms", "access_latency_s": "auto"}
+    sets = ["participation.deadline_s=1.5h", "ray.object_store_mbytes=2GB"]
+    (config,) = expand({"network": network}, sets)
+    assert config.network.link_mbytes_per_s == 12.5
+    assert config.network.latency_s == 0.02
+    assert config.network.access_latency_s == "auto"
+    assert config.participation.deadline_s == 5400
+    assert config.ray.object_store_mbytes == 2000
+    assert make_config(tomllib.loads(to_toml(config))) == config
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("network.latency_s=5Mb", "network.latency_s must be a time such as 2s, 500ms, 1m or 1.5h"),
+        ("network.link_mbytes_per_s=5Mb", "must be a rate such as 100Mbit or 12.5MB, got '5Mb'"),
+        ("network.link_mbytes_per_s=0Mbit", "network.link_mbytes_per_s must be > 0, got 0.0"),
+        ("network.latency_s=-5ms", "network.latency_s must be >= 0, got -0.005"),
+        ("network.latency_s=fast", "network.latency_s must be a number, got 'fast'"),
+        ("ray.object_store_mbytes=1.5kB", "must be a whole number or 'auto', got 0.0015"),
+        ("train.lr=5s", "train.lr must be a number, got '5s'"),
+    ],
+)
+def test_a_unit_that_does_not_fit_is_one_line(text: str, says: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        expand({}, [text])
+    assert says in str(refused.value)
+    assert "\n" not in str(refused.value)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from coterie.core.csv_rows import header, read_lines, read_rows, read_table
+from coterie.core.csv_rows import each_line, header, read_lines, read_rows, read_table
 from coterie.core.errors import CoterieError, PartitionError, TopologyError
 
 
@@ -31,6 +31,15 @@ def test_an_empty_file_has_no_columns_and_no_rows(tmp_path: Path) -> None:
     assert read_lines(path, TopologyError) == []
     assert read_rows(path, TopologyError) == ([], [])
     assert header(path) == set()
+
+
+def test_lines_are_read_one_by_one(tmp_path: Path) -> None:
+    path = written(tmp_path, b'a,b\n\n1,2\n3,"4\n')
+    lines = each_line(path, TopologyError)
+    assert next(lines) == (1, ["a", "b"])
+    assert next(lines) == (3, ["1", "2"])
+    with pytest.raises(TopologyError, match="not a CSV file"):
+        next(lines)
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from coterie.cli import main
-from coterie.cli.plan import seconds
 from coterie.config.files import expand, make_config
 from coterie.config.prepare import prepare
-from coterie.core.errors import CoterieError, GroupingError
+from coterie.core.errors import GroupingError
 from coterie.divergences.gram import divergence
 from coterie.preview.data import groups_of
 from coterie.preview.plan import PlanView, plans
@@ -283,7 +282,7 @@ def test_what_cannot_be_planned_is_one_line_and_writes_nothing(tmp_path: Path) -
     for words, message in (
         (("--methods", "coterie,astrea"), "unknown grouping 'astrea'; did you mean 'astraea'?"),
         (("--methods", " , "), "--methods must be names such as coterie,edge, got ' , '"),
-        (("--budget", "2h"), "--budget must be a time above 0 such as 2s, 500ms or 1m, got '2h'"),
+        (("--budget", "2MB"), "--budget must be a time such as 2s, 500ms, 1m or 1.5h, got '2MB'"),
         (("-o", str(inside)), "--out must name a file, such as plan.html, got"),
         (("--save", str(inside)), "--save must name a file, such as groups.csv, got"),
         (("--save", str(tmp_path / "taken" / "x.csv")), "a folder that can be written, got"),
@@ -302,9 +301,3 @@ def test_what_cannot_be_planned_is_one_line_and_writes_nothing(tmp_path: Path) -
         assert message in done.output
         assert done.output.count("\n") == 1
     assert list(inside.iterdir()) == []
-
-
-@pytest.mark.parametrize("text", ["", "0", "0ms", "-1s", "2 hours", "1e3", "nan", "inf", "s"])
-def test_a_budget_is_a_time_above_zero(text: str) -> None:
-    with pytest.raises(CoterieError, match="--budget must be a time above 0 such as 2s"):
-        seconds(text)

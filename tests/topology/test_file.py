@@ -258,7 +258,7 @@ def test_a_bad_graph_is_refused(
     ("flags", "says"),
     [
         ({"s": {"device": True}}, "node 's' is attached twice, to 'x' and 'y'"),
-        ({"x": {"device": "maybe"}}, "node 'x': device must be true or false, got 'maybe'"),
+        ({"x": {"device": "maybe"}}, "node 'x': device must be yes or no, got 'maybe'"),
         ({"x": {"device": False}, "y": {"device": False}}, "has no device"),
         ({"x": {"device": True, "server": True}}, "node 'x' is a device and a server"),
         ({"alone": {"device": True}}, "node 'alone' has no link"),

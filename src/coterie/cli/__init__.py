@@ -15,7 +15,7 @@ from coterie.cli.data import data_commands
 from coterie.cli.experiments import experiments
 from coterie.cli.exports import export, figures
 from coterie.cli.flower import flower
-from coterie.cli.network import network
+from coterie.cli.network import network_command
 from coterie.cli.options import (
     PATH,
     jobs_option,
@@ -68,7 +68,7 @@ def main() -> None:
 
 main.add_command(bound)
 main.add_command(data_commands)
-main.add_command(network)
+main.add_command(network_command)
 main.add_command(figures)
 main.add_command(export)
 main.add_command(track)

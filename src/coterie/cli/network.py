@@ -7,14 +7,24 @@ import click
 
 from coterie.cli.commands import loading
 from coterie.cli.experiments import read_configs
-from coterie.cli.options import DRAWS_BY_OUT, json_option, out_option, set_option
+from coterie.cli.options import (
+    DRAWS_BY_OUT,
+    json_option,
+    out_option,
+    own_files,
+    own_or_file,
+    set_option,
+)
 from coterie.cli.pages import page_path, print_page, write_files
 
 
-@click.command()
-@click.argument("file")
+@click.command("network")
+@click.argument("file", required=False)
+@own_files
 @set_option()
-@out_option("PAGE", "Page to write, with pictures beside it [network-FILE.html].")
+@out_option(
+    "PAGE", "Page to write, with pictures beside it [network-FILE.html or network-NODES.html]."
+)
 @click.option(
     "--top",
     type=click.IntRange(min=1),
@@ -28,15 +38,19 @@ from coterie.cli.pages import page_path, print_page, write_files
     help="Time the same flows on the same routes with ns-3 too, and compare.",
 )
 @json_option(DRAWS_BY_OUT)
-def network(
-    file: str,
+def network_command(
+    file: str | None,
+    nodes: Path | None,
+    network: Path | None,
+    model_bytes: int | None,
     overrides: tuple[str, ...],
     out: Path | None,
     top: int,
     against: str | None,
     as_json: bool,
 ) -> None:
-    """Show what the means of the experiment FILE do to its network, before anything is trained.
+    """Show what the means of the experiment FILE do to its network, before anything is trained; or
+    what a mean costs in a network of your own.
 
     \b
     coterie network quickstart
@@ -62,18 +76,34 @@ def network(
     An algorithm that searches for its groups takes one training step to find them. Of a sweep,
     each network is shown once, with its first seed and every setting that changes the groups.
 
+    \b
+    Without an experiment, from two files of your own:
+      coterie network --nodes nodes.csv --network net.csv --model-bytes 5MB
+    nodes.csv                    net.csv
+      node,site,up_mbit_per_s      from,to,mbit_per_s,latency_ms,server,capacity
+      cam 1,north,20               north,south,900,12,yes,40
+      cam 2,south,5Mbit            south,,,,yes,
+
+    Shows who serves, the mean of every edge (column edge, or else the sites or switches) and the
+    global mean. Nothing is trained: a local step has no time. All forms of the two files are in
+    docs/reference/network-files.md. --set takes network.* and seed.
+
     --against ns3 needs ns-3 (pip install 'coterie[ns3]') and some seconds a pattern; its TCP is the
     profile in network.tcp. See 'coterie list settings' for all of network.*.
     """
     from coterie.cli.network_tables import plain, tables
-    from coterie.preview.network import views
+    from coterie.preview.network import view_of_files, views
     from coterie.render.page.html import page_files
     from coterie.render.page.network import network_page
 
-    name, configs = read_configs(file, overrides)
+    own, ns3 = own_or_file("network", file, nodes, network, model_bytes), against is not None
+    name, configs = read_configs(file, overrides) if file else (str(nodes and nodes.stem), [])
     path = page_path("network", name, out, as_json=as_json)
     with loading(name) as progress:
-        found = list(views(configs, against=against is not None, progress=progress))
+        if own is None:
+            found = list(views(configs, against=ns3, progress=progress))
+        else:
+            found = [view_of_files(*own, overrides, against=ns3, progress=progress)]
         progress("drawing", 0, 0)
         page = network_page(found, [tables(view, top) for view in found])
         files = page_files(page, path)

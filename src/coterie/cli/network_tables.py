@@ -3,17 +3,21 @@
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+import numpy as np
+
 from coterie.analysis.format import number, sizes
 from coterie.core.arrays import Floats
 from coterie.preview.network import Mean, NetworkView
 from coterie.render.page.html import Table
+from coterie.topology.values import UNLIMITED, Topology
 
 Item = TypeVar("Item")
 
 
 def tables(view: NetworkView, top: int) -> list[Table]:
     """Write all figures about a network."""
-    every = [_delays(view), _busiest(view, top), _slowest(view, top), _against(view)]
+    every = [_delays(view), _by_edge(view), _servers(view, top)]
+    every += [_busiest(view, top), _slowest(view, top), _against(view)]
     return [table for table in every if table.rows]
 
 
@@ -21,11 +25,12 @@ def _facts(view: NetworkView) -> str:
     """Say what the network is made of and how it is timed."""
     net, c = view.topology, view.config
     speed, latency = _range(net.bytes_per_s / 1e6), _range(net.latency_s * 1e3)
+    model = f" {view.model}," if view.model else " of"
     procedure = ", reference procedure" if c.procedure == "reference" else ""
     return (
         f"{net.n_devices:,} devices, {net.n_switches:,} switches, {len(net.ends):,} links of "
         f"{speed} MByte/s and {latency} ms; routing {c.routing}, clock {c.clock}, TCP {c.tcp}, "
-        f"combine {c.combine}{procedure}; model {view.model}, {view.nbytes:,} bytes"
+        f"combine {c.combine}{procedure}; model{model} {view.nbytes:,} bytes"
     )
 
 
@@ -37,25 +42,70 @@ def _range(values: Floats) -> str:
 def _delays(view: NetworkView) -> Table:
     """Give a line to a local step, the group mean and the global mean of every algorithm."""
     tiers = [f"{tier}\nMB" for tier in dict.fromkeys(view.topology.tier_of)]
-    head = ("algorithm", "delay", "ms", "up\nms", "down\nms", *tiers, "group\nsizes")
+    head = (
+        "algorithm" if view.model else "groups",
+        "delay",
+        "ms",
+        "up\nms",
+        "down\nms",
+        *tiers,
+        "group\nsizes",
+    )
     rows: list[tuple[str, ...]] = []
     for member in view.members:
+        label = member.label if member.group else "all"
         blank = [""] * (len(head) - 3)
-        rows.append((member.label, "d_local", _ms(member.step_s), *blank))
+        if member.step_s:  # not known without an experiment
+            rows.append((member.label, "d_local", _ms(member.step_s), *blank))
         for name, mean in (("d_group", member.group), ("d_global", member.everyone)):
             if mean:
                 up, down = mean.transfers
                 both = up + down
                 took = _ms(both.seconds), _ms(up.seconds), _ms(down.seconds)
                 moved = map(_mb, both.bytes_by_tier.values())
-                rows.append(("", name, *took, *moved, sizes(mean.grouping.sizes)))
+                first = "" if member.step_s or (mean is member.everyone and member.group) else label
+                rows.append((first, name, *took, *moved, sizes(mean.grouping.sizes)))
     foot = (
         "up: models to the servers; down: their mean back; up 1, up 2: phases of a combined mean; "
         "MB: payload, both ways, all links"
     )
     if note := view.means[0].network.note:
         foot += f"\n{note}"
+    foot += "".join(f"\nnote: {note}" for note in view.notes)
     return Table(_facts(view), head, rows, foot)
+
+
+def _by_edge(view: NetworkView) -> Table:
+    """Give a line to the mean of every edge of one's own files."""
+    rows: list[tuple[str, ...]] = []
+    mean = view.members[0].group
+    seconds = mean.group_s if mean and view.edge_names else None
+    if mean and seconds is not None:
+        z, servers = mean.grouping.z, mean.grouping.servers
+        for k, (up, down) in enumerate(seconds.tolist()):
+            server, nodes = view.topology.name(int(servers[k])), int((z == k).sum())
+            took = _ms(up + down), _ms(up), _ms(down)
+            rows.append((view.edge_names[k], server, f"{nodes:,}", *took))
+    head = ("edge", "server", "nodes", "ms", "up\nms", "down\nms")
+    foot = "the mean of every edge, all at once; d_group is the last of them"
+    return Table("Means by edge", head, rows, foot)
+
+
+def _servers(view: NetworkView, top: int) -> Table:
+    """List the places that serve, those with the most devices on them first."""
+    net, n = view.topology, view.topology.n_devices
+    on = np.bincount(net.switch_of, minlength=net.n_switches)
+    capacity = np.full(len(net.places), UNLIMITED)
+    if net.place_capacity is not None:
+        capacity = net.place_capacity
+    places = sorted(zip(net.places, capacity.tolist(), strict=True), key=lambda p: -on[p[0]])
+    rows = [
+        (net.name(n + s), f"{on[s]:,}", f"{most:,}" if most < UNLIMITED else "no limit")
+        for s, most in ([] if view.model else places)[:top]
+    ]
+    more = f"; {len(places) - top:,} more serve" if len(places) > top else ""
+    foot = f"on it: devices whose own link leads there; capacity: the most members{more}"
+    return Table("Places that serve", ("place", "on it", "capacity"), rows, foot)
 
 
 def _busiest(view: NetworkView, top: int) -> Table:
@@ -121,18 +171,30 @@ def plain(view: NetworkView, top: int) -> dict[str, Any]:
         "devices": net.n_devices,
         "switches": net.n_switches,
         "links": len(net.ends),
-        "model": view.model,
+        "places": _plain_places(net),
+        "may_serve": None if net.may_serve is None else net.may_serve.tolist(),
+        "notes": list(view.notes),
+        "model": view.model or None,
         "model_bytes": view.nbytes,
         "algorithms": [
             {
                 "algorithm": member.label,
-                "d_local": member.step_s,
+                "d_local": member.step_s or None,
                 "d_group": _plain_mean(member.group, top) if member.group else None,
                 "d_global": _plain_mean(member.everyone, top),
             }
             for member in view.members
         ],
     }
+
+
+def _plain_places(net: Topology) -> list[dict[str, Any]]:
+    """List the places that serve, and their capacity, None without a limit."""
+    most = [UNLIMITED] * len(net.places) if net.place_capacity is None else net.place_capacity
+    return [
+        {"place": net.name(int(v)), "capacity": int(m) if m < UNLIMITED else None}
+        for v, m in zip(net.place_vertices, most, strict=True)
+    ]
 
 
 def _plain_mean(mean: Mean, top: int) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Arguments and options that several commands have, each declared once."""
 
+import math
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -7,10 +8,48 @@ from typing import Any
 
 import click
 
+from coterie.core.errors import CoterieError
+from coterie.core.units import EXAMPLES, Kind, quantity
+
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 PATH = click.Path(path_type=Path)
 SETTING = "KEY=VALUE"
 DRAWS_BY_OUT = "; draw only with --out"  # what --json does to a command that draws
+
+MOST_BYTES = 10**12  # so that all links of 100,000 nodes together can be counted in 64 bits
+
+
+class Quantity(click.ParamType):  # type: ignore[type-arg]
+    """A size, rate or time with a unit; a bare number is in bytes, bytes/s or seconds.
+
+    >>> Quantity("time").convert("1.5h", None, None), Quantity("size", whole=True)("1.005MB")
+    (5400.0, 1005000)
+    """
+
+    def __init__(
+        self, kind: Kind, *, zero: bool = False, most: float = math.inf, whole: bool = False
+    ) -> None:
+        """Take what is above 0, or 0 too, and at most `most`; `whole` takes no part of a byte."""
+        self.name, self.kind = kind, kind
+        self.zero, self.most, self.whole = zero, most, whole
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float | int:
+        """Read what was given."""
+        option = param.opts[-1] if param else self.name
+        try:
+            number = value if isinstance(value, float) else quantity(str(value), self.kind)
+        except ValueError as error:
+            raise CoterieError(f"{option} {error}") from error
+        fine = math.isfinite(number) and (0 < number <= self.most or (self.zero and number == 0))
+        whole = fine and math.isclose(number, round(number), rel_tol=1e-12)  # 1.005MB is rounded
+        if not fine or (self.whole and not whole):
+            upto = f" and at most {self.most:,.0f}" if math.isfinite(self.most) else ""
+            rule = f"{'>= 0' if self.zero else 'above 0'}{upto}{' whole bytes' * self.whole}"
+            raise CoterieError(f"{option} must be {EXAMPLES[self.kind]}, {rule}, got {value!r}")
+        return round(number) if self.whole else number
+
 
 runs_argument = click.argument("runs", nargs=-1, required=True, type=PATH)
 target_option = click.option(
@@ -43,9 +82,60 @@ VIEW = [
         help="Accuracy of a run: last evaluation, best, or mean of the last K [last].",
     ),
 ]
+OWN_FILES = [
+    click.option(
+        "--nodes",
+        type=PATH,
+        help="Without FILE: CSV of your nodes (docs/reference/network-files.md).",
+    ),
+    click.option(
+        "--network",
+        type=PATH,
+        help="Without FILE: the nodes' network, a CSV, GraphML or JSON "
+        "(docs/reference/network-files.md).",
+    ),
+    click.option(
+        "--model-bytes",
+        type=Quantity("size", most=MOST_BYTES, whole=True),
+        metavar="SIZE",
+        help="Without FILE: size of a model on the wire, such as 1476392 or 5MB.",
+    ),
+]
 jobs_option = click.option(
     "--jobs", type=click.IntRange(min=1), help="Runs at a time [one a core]."
 )
+
+
+def own_files(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a command be given `nodes`, `network` and `model_bytes` in place of an experiment."""
+    for option in reversed(OWN_FILES):
+        command = option(command)
+    return command
+
+
+def own_or_file(
+    command: str,
+    file: str | None,
+    nodes: Path | None,
+    network: Path | None,
+    model_bytes: int | None,
+) -> tuple[Path, Path, int] | None:
+    """Return the three that stand in for an experiment, or None with FILE; refuse parts of both."""
+    told = {"--nodes": nodes, "--network": network, "--model-bytes": model_bytes}
+    given = [option for option, value in told.items() if value is not None]
+    if file is not None:
+        if given:
+            raise CoterieError(f"FILE says all that {given[0]} does; leave one of them out")
+        return None
+    if nodes is None or network is None or model_bytes is None:
+        lacks = " and ".join(option for option in told if option not in given)
+        raise CoterieError(
+            f"without FILE, {lacks} must be given too"
+            if given
+            else f"needs FILE, or --nodes, --network and --model-bytes; see coterie {command} "
+            "--help"
+        )
+    return nodes, network, model_bytes
 
 
 def set_option(what: str = "of the file, such as algorithm.tau1=5") -> Option:

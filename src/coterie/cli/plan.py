@@ -1,7 +1,6 @@
 """`coterie plan`: who should train with whom, before anything is trained."""
 
 import json
-import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -11,42 +10,38 @@ import click
 
 from coterie.cli.commands import loading
 from coterie.cli.experiments import read_configs
-from coterie.cli.options import DRAWS_BY_OUT, PATH, json_option, out_option, set_option
+from coterie.cli.options import (
+    DRAWS_BY_OUT,
+    PATH,
+    Quantity,
+    json_option,
+    out_option,
+    own_files,
+    own_or_file,
+    set_option,
+)
 from coterie.cli.pages import SUFFIXES, check_file, page_path, print_page, write_files
 from coterie.core.errors import CoterieError
 
 if TYPE_CHECKING:
     from coterie.preview.plan import PlanView
 
-UNITS = {"": 1.0, "ms": 1e-3, "s": 1.0, "m": 60.0}
 ALGORITHM = "algorithm"
-MOST_BYTES = 10**12  # so that all links of 100,000 nodes together can be counted in 64 bits
 
 
 @click.command()
 @click.argument("file", required=False)
-@click.option(
-    "--nodes",
-    type=PATH,
-    help="Without FILE: CSV of node, perhaps edge, and examples of every class.",
-)
-@click.option(
-    "--network",
-    type=PATH,
-    help="Without FILE: the nodes' network, a CSV, GraphML or JSON (docs/explanation/network.md).",
-)
-@click.option(
-    "--model-bytes",
-    type=click.IntRange(1, MOST_BYTES),
-    metavar="BYTES",
-    help="Without FILE: size of a model on the wire.",
-)
+@own_files
 @set_option()
 @click.option(
     "--methods", metavar="A,B,...", help="Ways to group [all of 'coterie list groupings']."
 )
 @click.option(
-    "--budget", metavar="TIME", help="Time to search with each weighting, such as 2s, 500ms or 1m."
+    "--budget",
+    "budget_s",
+    type=Quantity("time"),
+    metavar="TIME",
+    help="Time to search with each weighting, such as 2s, 500ms or 1m.",
 )
 @out_option("PAGE", "Page to write, with a picture beside it [plan-FILE.html or plan-NODES.html].")
 @click.option("--save", type=PATH, help="CSV to write, of node, group and server.")
@@ -69,7 +64,7 @@ def plan(
     model_bytes: int | None,
     overrides: tuple[str, ...],
     methods: str | None,
-    budget: str | None,
+    budget_s: float | None,
     out: Path | None,
     save: Path | None,
     export: Path | None,
@@ -113,7 +108,7 @@ def plan(
 
     \b
     Without data, model or gradients, from two files of your own:
-      coterie plan --nodes nodes.csv --network net.csv --model-bytes 1476392
+      coterie plan --nodes nodes.csv --network net.csv --model-bytes 5MB
     nodes.csv            net.csv: MByte/s           or net.csv: links, .graphml, .json
       node,edge,cat,dog    ,cam 1,cam 2,cam 3         a,b,mbytes_per_s
       cam 1,north,90,10    cam 1,,12,3                cam 1,switch,10
@@ -130,13 +125,12 @@ def plan(
     from coterie.render.page.plan import plan_page
 
     if explain:
-        others = (nodes, network, model_bytes, methods, budget, save, export)
+        others = (nodes, network, model_bytes, methods, budget_s, save, export)
         _explain(file, overrides, out, as_json, others)
         return
     name, find = _what(file, overrides, nodes, network, model_bytes)
     path = page_path("plan", name, out, as_json=as_json)
     _check_files(save, export, path, {"--nodes": nodes, "--network": network})
-    budget_s = None if budget is None else seconds(budget)
     names = () if methods is None else _names(methods)
     with loading(name) as progress:
         view = find(methods=names, budget_s=budget_s, progress=progress)
@@ -165,21 +159,12 @@ def _what(
     from coterie.preview.from_labels import plans_by_labels
     from coterie.preview.plan import plans
 
-    told = {"--nodes": nodes, "--network": network, "--model-bytes": model_bytes}
-    given = [option for option, value in told.items() if value is not None]
-    if file is not None:
-        if given:
-            raise CoterieError(f"FILE says all that {given[0]} does; leave one of them out")
-        name, configs = read_configs(file, overrides)
-        return name, partial(plans, configs)
-    if nodes is None or network is None or model_bytes is None:
-        lacks = " and ".join(option for option in told if option not in given)
-        raise CoterieError(
-            f"without FILE, {lacks} must be given too"
-            if given
-            else "needs FILE, or --nodes, --network and --model-bytes; see coterie plan --help"
-        )
-    return nodes.stem, partial(plans_by_labels, nodes, network, model_bytes, overrides)
+    own = own_or_file("plan", file, nodes, network, model_bytes)
+    if own is not None:
+        return own[0].stem, partial(plans_by_labels, *own, overrides)
+    assert file is not None  # or there would be files of one's own
+    name, configs = read_configs(file, overrides)
+    return name, partial(plans, configs)
 
 
 def _explain(
@@ -221,19 +206,6 @@ def _check_files(
         taken[path.absolute()] = option
     if export is not None:
         check_suffix(export)
-
-
-def seconds(text: str) -> float:
-    """Read a time; a bare number is seconds.
-
-    >>> seconds("2s"), seconds("500ms"), seconds("1m"), seconds("1.5")
-    (2.0, 0.5, 60.0, 1.5)
-    """
-    found = re.fullmatch(r"(\d+\.?\d*|\.\d+) *(ms|s|m|)", text.strip())
-    said = float(found[1]) * UNITS[found[2]] if found else 0.0
-    if not said:
-        raise CoterieError(f"--budget must be a time above 0 such as 2s, 500ms or 1m, got {text!r}")
-    return said
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ import click
 
 from coterie.cli.commands import Stopped, loading, progress, stopping
 from coterie.cli.experiments import experiment_path
-from coterie.cli.options import jobs_option
+from coterie.cli.options import Quantity, jobs_option
 from coterie.cli.track import tracking
 from coterie.core.errors import CoterieError, OwnCodeError
 
@@ -35,10 +35,10 @@ OPTIONS = [
     click.option(
         "--checkpoint-every",
         "every_s",
-        type=click.FloatRange(min=0),
+        type=Quantity("time", zero=True),
         default=CHECKPOINT_EVERY_S,
-        metavar="SECONDS",
-        help="How much work a crash may cost [1]; 0 keeps every aggregation.",
+        metavar="TIME",
+        help="How much work a crash may cost, such as 60 or 5m [1s]; 0 keeps every aggregation.",
     ),
 ]
 

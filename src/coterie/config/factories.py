@@ -36,7 +36,7 @@ from coterie.simulation.policies.regroup import Regroup
 from coterie.simulation.policies.searched import Searched
 from coterie.simulation.search import Needs, Search
 from coterie.simulation.view import View
-from coterie.topology import Shape, Speed, fat_tree, make_topology
+from coterie.topology import Shape, Speed, Topology, fat_tree, make_topology
 
 if TYPE_CHECKING:
     from torch import nn
@@ -190,13 +190,15 @@ def make_fleet(
     edge_names: tuple[str, ...] = (),
     operations: Floats | Ints | None = None,
     once: Floats | None = None,
+    topology: Topology | None = None,
 ) -> Fleet:
     """Return the nodes of a config with their network, and how long each takes for a local step.
 
     That has so many operations [n]; where they are not known, it takes no time. What a node does
-    `once` before its steps has so many.
+    `once` before its steps has so many. The topology is the config's, unless it is given.
     """
-    network, sizes = make_network(config, edge_of, names, algorithm), class_counts.sum(axis=1)
+    network = make_network(config, edge_of, names, algorithm, topology)
+    sizes = class_counts.sum(axis=1)
     n, known = len(sizes), network.topology.names[: len(sizes)]
     each_s, once_s = np.zeros(n), None
     if operations is not None:
@@ -219,22 +221,21 @@ def make_fleet(
 
 
 def make_network(
-    config: Config, edge_of: Ints, names: tuple[str, ...], algorithm: Algorithm
+    config: Config,
+    edge_of: Ints,
+    names: tuple[str, ...],
+    algorithm: Algorithm,
+    topology: Topology | None = None,
 ) -> Network:
     """Build the network of a config for nodes under their edges; a pooled node needs none."""
     c = config.network
     if algorithm.pooled:
         return Network(fat_tree(edge_of))
-    inner = Speed(c.link_mbytes_per_s * 1e6, c.latency_s)
-    access = Speed(
-        inner.bytes_per_s if c.access_mbytes_per_s == "auto" else c.access_mbytes_per_s * 1e6,
-        inner.latency_s if c.access_latency_s == "auto" else c.access_latency_s,
-    )
-    k = None if c.k == "auto" else c.k
-    files = c.file, c.latency_file, c.access_file
-    shape = Shape(c.topology, access, inner, c.degree, k, c.alpha, c.beta, *files)
+    if topology is None:
+        shape, rng = make_shape(config), generator(config.seed, Stream.TOPOLOGY)
+        topology = make_topology(shape, edge_of, names, rng)
     return Network(
-        make_topology(shape, edge_of, names, generator(config.seed, Stream.TOPOLOGY)),
+        topology,
         edge_of,
         c.routing,
         config.seed,
@@ -242,6 +243,19 @@ def make_network(
         combine=c.combine == "all" or (c.combine == "searched" and algorithm.searched),
         reference=c.procedure == "reference",
     )
+
+
+def make_shape(config: Config) -> Shape:
+    """Return which topology a config has, and how fast its links are."""
+    c = config.network
+    inner = Speed(c.link_mbytes_per_s * 1e6, c.latency_s)
+    access = Speed(
+        inner.bytes_per_s if c.access_mbytes_per_s == "auto" else c.access_mbytes_per_s * 1e6,
+        inner.latency_s if c.access_latency_s == "auto" else c.access_latency_s,
+    )
+    k = None if c.k == "auto" else c.k
+    files = c.file, c.latency_file, c.access_file
+    return Shape(c.topology, access, inner, c.degree, k, c.alpha, c.beta, *files)
 
 
 def quick_network(config: Config, network: Network) -> Network | None:

@@ -8,6 +8,7 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from coterie.core.errors import ConfigError, unknown
+from coterie.core.units import Kind, has_unit, quantity
 from coterie.simulation.algorithms import option_names
 
 TYPE_NAMES = {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}
@@ -20,6 +21,12 @@ OTHERS_WORDS = {
     "group_size": "set partition.num_nodes to deal users to so many nodes",
     "self_balancing": "it is not offered; partition.min_partition_size bounds the smallest node",
     "class_assignment_mode": "classes are dealt at random, each to about as many nodes",
+}
+UNITS: dict[str, tuple[Kind, float]] = {  # what a bare number counts, by how a setting's name ends
+    "_mbytes_per_s": ("rate", 1e6),
+    "_gbytes": ("size", 1e9),
+    "_mbytes": ("size", 1e6),
+    "_s": ("time", 1.0),
 }
 BOUNDS: dict[str, tuple[str, Callable[[float, float], bool]]] = {
     "at_least": (">=", lambda value, bound: value >= bound),
@@ -200,6 +207,10 @@ def _typed(key: str, value: object, hint: Any) -> object:
     literal = [w for o in options if get_origin(o) is Literal for w in get_args(o)]
     if isinstance(value, str) and value in literal:
         return value
+    if isinstance(value, str) and str not in options and has_unit(value):
+        value = _in_unit(key, value)
+        if int in options and isinstance(value, float) and value.is_integer():
+            value = int(value)
     if type(value) in options:
         return value
     if type(value) is int and float in options:
@@ -209,3 +220,14 @@ def _typed(key: str, value: object, hint: Any) -> object:
         raise ConfigError(unknown(key, value, literal))
     expected = " or ".join([*plain, *(repr(w) for w in literal)])
     raise ConfigError(f"{key} must be {expected}, got {value!r}")
+
+
+def _in_unit(key: str, text: str) -> object:
+    """Return a number with a unit in the setting's own; a setting that has none keeps the text."""
+    for ending, (kind, plain) in UNITS.items():
+        if key.endswith(ending):
+            try:
+                return quantity(text, kind) / plain
+            except ValueError as error:
+                raise ConfigError(f"{key} {error}") from error
+    return text

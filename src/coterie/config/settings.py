@@ -99,7 +99,8 @@ class NetworkConfig:
         "auto", "latency of a node's own link; auto: as the others", at_least=0
     )
     access_file: str = setting(
-        "", "a CSV of the nodes' own links: node, up_mbytes_per_s, down_mbytes_per_s, latency_s"
+        "",
+        "a CSV of the nodes' own links: node, up_mbytes_per_s, down_mbytes_per_s, latency_s, site",
     )
     degree: int = setting(4, "jellyfish: links per switch", at_least=2)
     k: int | Literal["auto"] = setting(

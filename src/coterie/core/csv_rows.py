@@ -1,7 +1,7 @@
 """The one reader of CSV files: with a header or without, and every line with its place."""
 
 import csv
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from coterie.core.errors import CoterieError
@@ -13,10 +13,17 @@ Lines = list[tuple[int, list[str]]]  # the number of a line, and its cells
 
 def read_lines(path: Path, error: type[CoterieError]) -> Lines:
     """Read the lines that are not empty; what is no CSV file is an `error`."""
+    return list(each_line(path, error))
+
+
+def each_line(path: Path, error: type[CoterieError]) -> Iterator[tuple[int, list[str]]]:
+    """Read line by line, as `read_lines` does, for whom the first ones may be enough."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.reader(file, strict=True)
-            return [(reader.line_num, line) for line in reader if line]
+            for line in reader:
+                if line:
+                    yield reader.line_num, line
     except OSError as why:
         raise error(f"{path}: cannot be read ({why.strerror})") from why
     except (csv.Error, UnicodeDecodeError) as why:

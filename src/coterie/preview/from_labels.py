@@ -4,19 +4,19 @@ Nothing is loaded or trained. Nodes are known and numbered by their names, so th
 either file decides nothing.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from coterie.config.factories import make_fleet, make_view, quick_network
+from coterie.config.factories import make_fleet, make_shape, make_view, quick_network
 from coterie.config.files import expand, parse_override
 from coterie.config.prepare import parts_of
 from coterie.config.settings import AlgorithmConfig, Config
 from coterie.core.arrays import Ints
-from coterie.core.csv_rows import Cells, Rows, header, listed, read_rows
+from coterie.core.csv_rows import Cells, Rows, each_line, listed, read_rows
 from coterie.core.errors import ConfigError, PartitionError, TopologyError
 from coterie.core.types import Progress
 from coterie.grouping import Evidence
@@ -25,13 +25,23 @@ from coterie.preview.auto_plan import each_number, opened, quickest
 from coterie.preview.plan import PlanView, Question, answer, question
 from coterie.simulation.clock import LONGEST_S
 from coterie.simulation.fleet import Fleet
-from coterie.topology import Speed, Topology
+from coterie.topology import Topology, bare_topology, with_own_links
 from coterie.topology.by_name import by_name, in_order
-from coterie.topology.file import ATTRIBUTES, read_topology
-from coterie.topology.matrix import NODE_COLUMNS, is_name, read_matrix
+from coterie.topology.file import ATTRIBUTES
+from coterie.topology.matrix import LATENCIES, SPEEDS, is_name, is_pairs, matrix_names
+from coterie.topology.roles import whole
+from coterie.topology.sites import unknown_site
+from coterie.topology.values import UNLIMITED
 
-NODE, EDGE = "node", "edge"
-NO_CLASS = set(NODE_COLUMNS) - {NODE}  # other files of nodes have such columns
+NODE, EDGE, SITE, REGION = "node", "edge", "site", "region"
+MAY_SERVE, CAPACITY = "may_serve", "capacity"
+NAMED = (NODE, EDGE, SITE, REGION, MAY_SERVE, CAPACITY)
+OWN_LINKS = {SITE, MAY_SERVE, *SPEEDS, *LATENCIES}  # what a network is told of its devices
+NO_CLASS = {  # columns of other files, and where they go
+    "gflops": "nothing is timed but transfers; leave it out",
+    "server": "a device has may_serve; say of a place that it serves in the network's file",
+}
+OF_LINKS = ("mbit", "mbyte", "latency", "per_s", "bandwidth")  # no class is called so
 USUAL_GROUPS = AlgorithmConfig().usual[0]  # or half as many as there are nodes
 MOST = 10**12  # examples of one class on one node
 ENDS = ({"a", "b"}, {"source", "target"})
@@ -43,12 +53,18 @@ Kind = Literal["matrix", "file"]
 class Histograms:
     """Nodes in the order of their names: examples of every class [n, classes], and their edges.
 
-    `edges` is empty where the file has no such column.
+    `edges`, `sites` and `regions` are empty where the file has no such column, and `capacity` is
+    None. A node without a region has "", and one without a capacity has UNLIMITED. `own_links`
+    says whether the file has anything to tell a network of its devices.
     """
 
     names: tuple[str, ...]
     counts: Ints
     edges: tuple[str, ...] = ()
+    sites: tuple[str, ...] = ()
+    regions: tuple[str, ...] = ()
+    capacity: Ints | None = None
+    own_links: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +74,16 @@ class Edges:
     of: Ints
     names: tuple[str, ...]
     known: bool
+
+
+@dataclass(frozen=True, eq=False)
+class OwnFleet:
+    """What two files of one's own say: a config, the nodes, their edges and their network."""
+
+    config: Config
+    told: Histograms
+    edges: Edges
+    topology: Topology
 
 
 def plans_by_labels(
@@ -75,23 +101,8 @@ def plans_by_labels(
     Times are those of transfers: it is not known how long a local step takes, so it counts 0 s.
     """
     progress("reading files", 0, 0)
-    told = read_histograms(nodes)
-    kind = kind_of(network, told.names)
-    topology = _read_network(kind, network)
-    _check_names(told.names, topology, nodes, network)
-    edges = _edges(told, by_name(topology))
-    n = len(told.names)
-    own = {
-        "partition": {
-            "kind": "file",
-            "file": str(nodes),
-            "num_nodes": n,
-            "num_edges": len(edges.names),
-        },
-        "network": {"topology": kind, "file": str(network)},
-        "algorithm": {"evidence": "labels", "num_groups": min(USUAL_GROUPS, -(-n // 2))},
-    }
-    config = _config(own, overrides)
+    own = read_fleet(nodes, network, overrides)
+    config, edges, n = own.config, own.edges, len(own.told.names)
     open_ = opened(config.algorithm, n, len(edges.names), timed=False)
 
     def plan(num_groups: int, methods: Sequence[str]) -> PlanView:
@@ -103,7 +114,7 @@ def plans_by_labels(
             asked = tuple(ask for ask in q.asked if ask.method != "edge")
             why = f"edge: {nodes} has no column edge, and every node is on a switch of its own"
             q, left_out = replace(q, asked=asked), (why,) * (len(q.asked) - len(asked))
-        fleet, evidence = _shown(q, told, edges, model_bytes)
+        fleet, evidence = _shown(q, own, model_bytes)
         q.check(evidence.limits)
         title = f"{nodes.name} on {network.name}, seed {config.seed}, local steps not timed (0 s)"
         view = answer(q, title, fleet, evidence, budget_s, progress)
@@ -113,11 +124,43 @@ def plans_by_labels(
     return quickest(views, open_) if config.algorithm.open else views[0]
 
 
-def read_histograms(path: Path) -> Histograms:
-    """Read a CSV of nodes: `node`, perhaps `edge`, and a column of counts for every class."""
+def read_fleet(
+    nodes: Path,
+    network: Path,
+    overrides: Sequence[str] = (),
+    *,
+    heeded: Sequence[str] = HEEDED,
+    counted: bool = True,
+) -> OwnFleet:
+    """Read nodes and their network; names are held against each other before speeds are read.
+
+    Only settings that are `heeded` may be changed. With `counted`, every node needs examples.
+    """
+    told = read_histograms(nodes, counted=counted)
+    kind = kind_of(network, told.sites or told.names)
+    if kind == "matrix":
+        _check_ahead(told, nodes, network)
+    n = len(told.names)
+    own = {
+        "partition": {"kind": "file", "file": str(nodes), "num_nodes": n, "num_edges": 1},
+        "network": {"topology": kind, "file": str(network)},
+        "algorithm": {"evidence": "labels", "num_groups": min(USUAL_GROUPS, -(-n // 2))},
+    }
+    config = _config(own, overrides, told, nodes, heeded)
+    topology = _read_network(config, told, nodes, network)
+    edges = _edges(told, topology)
+    part = replace(config.partition, num_edges=len(edges.names))
+    return OwnFleet(replace(config, partition=part), told, edges, topology)
+
+
+def read_histograms(path: Path, *, counted: bool = True) -> Histograms:
+    """Read a CSV of nodes: `node`, perhaps the others that are NAMED, and counts of every class.
+
+    A node's own link may be told, too. Unless nodes are `counted`, classes may be left out.
+    """
     columns, rows = read_rows(path, PartitionError)
-    classes = in_order(set(columns) - {NODE, EDGE})
-    _check_columns(columns, classes, path)
+    classes = in_order(set(columns) - {*NAMED, *OWN_LINKS})
+    _check_columns(columns, classes, path, counted=counted)
     if not rows:
         raise PartitionError(f"{path}: has no nodes; give each a row")
     names = _named(rows, NODE)
@@ -127,18 +170,34 @@ def read_histograms(path: Path) -> Histograms:
             raise PartitionError(f"{where}: node {name!r} is there twice")
         seen.add(name)
     counts = np.array(
-        [[_count(cells, name, where) for name in classes] for where, cells in rows], dtype=np.int64
+        [[_count(cells, name, where) for name in classes] or [1] for where, cells in rows],
+        dtype=np.int64,
     )
-    if (empty := np.flatnonzero(counts.sum(axis=1) == 0)).size:
+    if counted and (empty := np.flatnonzero(counts.sum(axis=1) == 0)).size:
         where, name = rows[empty[0]][0], names[empty[0]]
         raise PartitionError(f"{where}: node {name!r} has no example; every node needs one")
-    edges = dict(zip(names, _named(rows, EDGE), strict=True)) if EDGE in columns else {}
     row_of = {name: i for i, name in enumerate(names)}
-    ordered = in_order(names)
+    order = [row_of[name] for name in in_order(names)]
+
+    def told(column: str, *, empty: bool = False) -> tuple[str, ...]:
+        found = _named(rows, column, empty=empty) if column in columns else ()
+        return tuple(found[i] for i in order) if found else ()
+
     return Histograms(
-        tuple(ordered),
-        counts[[row_of[name] for name in ordered]],
-        tuple(edges[name] for name in ordered if edges),
+        tuple(names[i] for i in order),
+        counts[order],
+        told(EDGE),
+        told(SITE),
+        told(REGION, empty=True),
+        _capacities(rows)[order] if CAPACITY in columns else None,
+        bool(OWN_LINKS & set(columns)),
+    )
+
+
+def _capacities(rows: Rows) -> Ints:
+    """Read the most members of every node as a server [n]."""
+    return np.array(
+        [whole(cells, CAPACITY, where) or UNLIMITED for where, cells in rows], dtype=np.int64
     )
 
 
@@ -150,37 +209,45 @@ def kind_of(path: Path, names: Collection[str]) -> Kind:
     """
     if path.suffix.lower() != ".csv":
         return "file"
+    if is_pairs(path):
+        return "matrix"
+    lines = each_line(path, TopologyError)
+    columns = [cell.strip() for cell in next(lines, (0, []))[1]]
     for ends in ENDS:
-        if ends <= header(path):
-            columns, rows = read_rows(path, TopologyError)
-            if any(is_name(cells[end]) for _, cells in rows for end in ends):
+        if ends <= set(columns):
+            at = [columns.index(end) for end in ends]
+            if any(is_name(line[k]) for _, line in lines for k in at if k < len(line)):
                 return "file"
             named_so = ends <= set(names) or set(columns) - {*ends, *ATTRIBUTES}
             return "matrix" if named_so else "file"
     return "matrix"
 
 
-def _check_columns(columns: Sequence[str], classes: Sequence[str], path: Path) -> None:
+def _check_columns(
+    columns: Sequence[str], classes: Sequence[str], path: Path, *, counted: bool
+) -> None:
     for name in classes:
         if not name:
             raise PartitionError(f"{path}: a column has no name; a class has one")
-        for known in (NODE, EDGE):
-            if name.lower() in (known, f"{known}s"):
+        for known in NAMED:
+            if name.lower().replace(" ", "_") in (known, f"{known}s"):
                 raise PartitionError(f"{path}: unknown column {name!r}; did you mean {known!r}?")
-        if name in NO_CLASS:
+        if name.lower() in NO_CLASS:
+            raise PartitionError(f"{path}: column {name!r} is no class: {NO_CLASS[name.lower()]}")
+        if any(word in name.lower() for word in OF_LINKS):
             raise PartitionError(
-                f"{path}: column {name!r} is no class; give it in a file of its own, such as "
-                "--set network.access_file=... or algorithm.capacity_file=..."
+                f"{path}: column {name!r} is no class; of a node's own link there are "
+                f"{', '.join((*SPEEDS, *LATENCIES))}"
             )
-    if NODE not in columns or not classes:
+    if NODE not in columns or not (classes or not counted):
         lacks = "a column for every class" if NODE in columns else f"a column {NODE}"
         raise PartitionError(f"{path}: needs {lacks}, separated by commas, got {listed(columns)}")
 
 
-def _named(rows: Rows, column: str) -> tuple[str, ...]:
+def _named(rows: Rows, column: str, *, empty: bool = False) -> tuple[str, ...]:
     for where, cells in rows:
         name = cells[column].strip()
-        if not (name and name.isprintable()):
+        if not ((name or empty) and name.isprintable()):
             raise PartitionError(f"{where}: {column} must be a name, got {name[:40]!r}")
     return tuple(cells[column].strip() for _, cells in rows)
 
@@ -195,64 +262,101 @@ def _count(cells: Cells, column: str, where: str) -> int:
     return int(text)
 
 
-def _read_network(kind: Kind, path: Path) -> Topology:
-    """Read a network for its names; its speeds are read again as the settings say."""
-    if kind == "file":
-        return read_topology(path, Speed(), Speed())
-    topology = read_matrix(path, None, Speed())
+def _read_network(config: Config, told: Histograms, nodes: Path, network: Path) -> Topology:
+    """Read a network as the settings say, numbered by its names, which are those of the nodes."""
+    n, rng = len(told.names), np.random.default_rng(0)  # no file is drawn by chance
+    shape = replace(make_shape(config), others=told.own_links)
+    topology = bare_topology(shape, np.zeros(n, dtype=np.int64), rng)
     if not topology.names:
-        raise TopologyError(f"{path}: does not name its nodes; give the matrix a header of names")
-    return topology
+        raise TopologyError(
+            f"{network}: does not name its nodes; give the matrix a header of names"
+        )
+    devices = topology.names[: topology.n_devices]
+    _check_names(told.names, devices, topology.names, nodes, network)
+    return by_name(with_own_links(topology, shape, told.names))
 
 
-def _check_names(names: Sequence[str], topology: Topology, nodes: Path, network: Path) -> None:
-    """Refuse nodes of one file that the other does not have."""
-    devices = dict.fromkeys(topology.names[: topology.n_devices])
+def _check_ahead(told: Histograms, nodes: Path, network: Path) -> None:
+    """Refuse nodes, or sites, that a matrix does not have, by its names, which come before speeds.
+
+    Of a list of pairs the first row with a name that no node has is enough.
+    """
+    known = set(told.names) if is_pairs(network) and not told.sites else None
+    found: dict[str, None] = {}
+    for name in matrix_names(network):
+        if known is not None and name not in known:
+            raise PartitionError(f"{nodes}: has no node {name!r}, which is in {network}")
+        found[name] = None
+    if found and told.sites:
+        for where, cells in read_rows(nodes, PartitionError)[1]:
+            if (site := cells[SITE].strip()) not in found:
+                raise unknown_site(where, site, found)
+    elif found:
+        _check_names(told.names, found, (), nodes, network)
+
+
+def _check_names(
+    names: Sequence[str], devices: Iterable[str], vertices: Collection[str], *files: Path
+) -> None:
+    """Refuse nodes of one file that the other does not have; some vertices are no devices."""
+    nodes, network = files
+    there = dict.fromkeys(devices)
     for name in names:
-        if name not in devices:
-            odd = name in topology.names
+        if name not in there:
+            odd = name in vertices
             why = f"is no device in {network}, but a switch" if odd else f"is not in {network}"
             raise PartitionError(f"{nodes}: node {name!r} {why}")
     known = set(names)
-    for name in devices:
+    for name in there:
         if name not in known:
             raise PartitionError(f"{nodes}: has no node {name!r}, which is in {network}")
 
 
 def _edges(told: Histograms, topology: Topology) -> Edges:
-    """Find the nodes' edges: as told, or else their switches.
+    """Find the nodes' edges: as told, or else their sites or switches.
 
     Where every node has a switch of its own, as in a matrix, all are under one edge.
     """
     of = told.edges or tuple(topology.name(topology.n_devices + s) for s in topology.switch_of)
-    known = bool(told.edges) or len(set(of)) < len(of)
+    known = bool(told.edges or told.sites) or len(set(of)) < len(of)
     of = of if known else ("the network",) * len(of)
     names = tuple(in_order(set(of)))
     number = {name: i for i, name in enumerate(names)}
     return Edges(np.array([number[name] for name in of], dtype=np.int64), names, known)
 
 
-def _config(own: dict[str, Any], overrides: Sequence[str]) -> Config:
+def _config(
+    own: dict[str, Any],
+    overrides: Sequence[str],
+    told: Histograms,
+    nodes: Path,
+    heeded: Sequence[str],
+) -> Config:
     """Make the config of what the files say and the settings add; refuse what would not be read."""
+    if told.own_links:
+        own["network"] |= {"access_file": str(nodes)}
     (config,) = expand(own, overrides)
     files = {"network.topology", "network.file", "algorithm.evidence"}
+    files |= {"network.access_file"} if told.own_links else set()
+    files |= {"algorithm.capacity_file"} if told.capacity is not None else set()
     for key, _ in map(parse_override, overrides):
-        if key in files or not key.startswith(HEEDED):
+        if key in files or not key.startswith(tuple(heeded)):
             why = "the files say that" if key in files else "nothing is trained"
             raise ConfigError(f"--set {key} is not read with --nodes: {why}; leave it out")
     return config
 
 
-def _shown(q: Question, told: Histograms, edges: Edges, model_bytes: int) -> tuple[Fleet, Evidence]:
+def _shown(q: Question, own: OwnFleet, model_bytes: int) -> tuple[Fleet, Evidence]:
     """Return the fleet of two files, and what a planner sees of it: label counts and delays."""
-    config = q.seen
+    config, told, edges = q.seen, own.told, own.edges
     parts, (K, _, tau2) = parts_of(config), config.algorithm.usual
     algorithm, places = parts.algorithm, (edges.of, told.names, edges.names)
-    fleet = make_fleet(config, algorithm, told.counts, *places)
-    network = replace(fleet.network, topology=by_name(fleet.network.topology))
-    fleet = replace(fleet, network=network, plans_with=quick_network(config, network))
+    fleet = make_fleet(config, algorithm, told.counts, *places, topology=own.topology)
+    fleet = replace(fleet, plans_with=quick_network(config, fleet.network))
     view = make_view(config, parts.needs, fleet, model_bytes // 4)
-    check_limits(view.limits, network.topology, K)
+    if told.capacity is not None:
+        view = replace(view, limits=replace(view.limits, capacity=told.capacity))
+    check_limits(view.limits, own.topology, K)
     global_s = fleet.averaging(fleet.together(model_bytes), model_bytes).transfer.seconds
     if not global_s < LONGEST_S:
         raise ConfigError("a transfer takes forever; use faster links or a smaller --model-bytes")

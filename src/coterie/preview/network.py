@@ -3,26 +3,31 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
+from pathlib import Path
 from time import process_time
 
 import numpy as np
 
-from coterie.config.factories import load_dataset
+from coterie.config.factories import load_dataset, make_fleet
 from coterie.config.files import flat
-from coterie.config.prepare import prepare
+from coterie.config.prepare import parts_of, prepare
 from coterie.config.settings import AlgorithmConfig, Config, NetworkConfig
 from coterie.core.arrays import Floats, Ints
 from coterie.core.errors import ConfigError
 from coterie.core.types import Progress
 from coterie.data import Dataset
 from coterie.grouping import Grouping
+from coterie.grouping.baselines import by_edge
 from coterie.network import Network, Timed, Transfer, make_clock
 from coterie.network.aggregation import REFERENCE_BYTES
 from coterie.network.routes import route
 from coterie.network.tcp import PROFILES, Tcp
 from coterie.network.values import Flows
 from coterie.preview.data import groups_of, title_of
+from coterie.preview.from_labels import OwnFleet, read_fleet
 from coterie.topology import Topology
+
+EDGES = "edges"  # the groups of a network that is shown without an experiment
 
 
 @dataclass(frozen=True)
@@ -97,6 +102,19 @@ class Mean:
         """Payload bytes over every link, both directions [n + L]."""
         return self.network.load(self.up + self.down)
 
+    @property
+    def group_s(self) -> Floats | None:
+        """Seconds up and down of every group [K, 2]; None where phases wait for each other."""
+        if max(len(self.up), len(self.down)) > 1:
+            return None
+        seconds = np.zeros((len(self.grouping.servers), 2))
+        for way, phases in enumerate((self.up, self.down)):
+            for phase in phases:
+                sent_by_nodes = phases is self.up
+                nodes = phase.flows.src if sent_by_nodes else phase.flows.dst
+                np.maximum.at(seconds[:, way], self.grouping.z[nodes], phase.arrived_s)
+        return seconds
+
     def busiest(self, top: int) -> list[Busy]:
         """List the directions of links that a phase keeps busy for longest, headers included."""
         topology, found = self.network.topology, []
@@ -145,7 +163,11 @@ class Member:
 
 @dataclass(frozen=True, eq=False)
 class NetworkView:
-    """A network, and what the algorithms of an experiment do to it."""
+    """A network, and what the algorithms of an experiment do to it, or the means of its edges.
+
+    Without an experiment there is no model's name, the edges have names, and notes say what to know
+    of the two files.
+    """
 
     title: str
     config: NetworkConfig
@@ -153,6 +175,8 @@ class NetworkView:
     model: str
     nbytes: int
     members: tuple[Member, ...]
+    edge_names: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def means(self) -> list[Mean]:
@@ -172,10 +196,7 @@ def views(configs: Sequence[Config], *, against: bool, progress: Progress) -> It
     With `against`, every pattern is timed by the flow clock and by ns-3.
     """
     if against:
-        from coterie.network.ns3 import driver_path
-
-        progress("preparing ns-3", 0, 0)
-        driver_path()
+        _prepare_ns3(progress)
     seen: dict[object, list[Config]] = {}
     for config in configs:
         if not config.algorithm.made.pooled:
@@ -189,6 +210,75 @@ def views(configs: Sequence[Config], *, against: bool, progress: Progress) -> It
         if first.data not in loaded:
             loaded = {first.data: load_dataset(first, progress)}
         yield _view(members, words, loaded[first.data], against=against, progress=progress)
+
+
+def _prepare_ns3(progress: Progress) -> None:
+    from coterie.network.ns3 import driver_path
+
+    progress("preparing ns-3", 0, 0)
+    driver_path()
+
+
+def view_of_files(
+    nodes: Path,
+    network: Path,
+    model_bytes: int,
+    overrides: Sequence[str] = (),
+    *,
+    against: bool,
+    progress: Progress,
+) -> NetworkView:
+    """View a network of one's own by the mean of every edge and the global one; nothing trains."""
+    if against:
+        _prepare_ns3(progress)
+    progress("reading files", 0, 0)
+    own = read_fleet(nodes, network, overrides, heeded=("seed", "network."), counted=False)
+    config, edges = own.config, own.edges
+    counts = np.ones((len(own.told.names), 1), dtype=np.int64)
+    places = edges.of, own.told.names, edges.names
+    algorithm = parts_of(config).algorithm
+    fleet = make_fleet(config, algorithm, counts, *places, topology=own.topology)
+    shown = fleet.evidence(len(edges.names), 1, model_bytes, 0.0)
+    groups = {f"{EDGES} group": by_edge(shown, np.random.default_rng(0))} if edges.known else {}
+    whole = "global, combined" if fleet.network.combine else "global"
+    plan = _Plan(fleet.network, 0.0, model_bytes, groups | {whole: fleet.together(model_bytes)})
+    means = _means({name: (name, plan) for name in plan.wanted}, config.network, against, progress)
+    return NetworkView(
+        f"{nodes.name} on {network.name}",
+        config.network,
+        own.topology,
+        "",
+        model_bytes,
+        (_member(EDGES, plan, means),),
+        edges.names if edges.known else (),
+        tuple(_notes(own, nodes, network)),
+    )
+
+
+def _notes(own: OwnFleet, nodes: Path, network: Path) -> Iterator[str]:
+    """Say what the files leave open, or what may not be meant so."""
+    top, n = own.topology, own.topology.n_devices
+    may_not = 0 if top.may_serve is None else int((~top.may_serve).sum())
+    if not top.places:
+        of_sites = own.config.network.topology == "file" or own.told.sites
+        rows = "" if own.config.network.topology == "file" else ", in rows of from and to,"
+        way = f"; say server = yes{rows} of switches in {network.name} to let them serve"
+        yield f"no place serves, so a member of each group does{way if of_sites else ''}"
+        if may_not:
+            yield f"{may_not:,} of {n:,} devices may not serve"
+    elif top.may_serve is not None:
+        yield "places serve, so no device does, whatever may_serve says of it"
+    if top.place_capacity is not None and (room := int(top.place_capacity.sum())) < n:
+        yield f"the places have room for {room:,} of {n:,} devices"
+    if not own.edges.known:
+        yield (
+            f"{nodes.name} has no column edge or site, and every node is on a switch of its own: "
+            "only the global mean is shown"
+        )
+    pairs = top.n_switches * (top.n_switches - 1) // 2
+    of_pairs = bool(own.told.sites) and own.config.network.topology == "matrix"
+    if of_pairs and len(top.links) < pairs:
+        yield f"{pairs - len(top.links):,} of {pairs:,} pairs of sites have no link of their own"
 
 
 def _setting(config: Config) -> object:
@@ -216,20 +306,30 @@ def _view(
         progress(f"grouping by {label}", 0, 0)
         plans[label] = _plan(label, config, dataset)
     todo = {name: (name, plan) for plan in plans.values() for name in plan.wanted}
-    clocks = list(dict.fromkeys([first.network.clock, *(("flow", "ns3") if against else ())]))
+    means = _means(todo, first.network, against, progress)
+    members = [_member(label, plan, means) for label, plan in plans.items()]
+    *_, last = plans.values()
+    net, nbytes = last.network.topology, last.nbytes
+    title = f"{first.network.topology}, {title_of(first)}{words}"
+    return NetworkView(title, first.network, net, first.model.name, nbytes, tuple(members))
+
+
+def _means(
+    todo: "dict[str, tuple[str, _Plan]]", config: NetworkConfig, against: bool, progress: Progress
+) -> dict[str, Mean]:
+    """Time every mean that is wanted, by the config's clock, and with `against` by both."""
+    clocks = list(dict.fromkeys([config.clock, *(("flow", "ns3") if against else ())]))
     what, done = f"timing by {' and '.join(clocks)}", count()
 
     def begins() -> None:
         progress(what, next(done), 2 * len(todo))
 
-    means = {name: _mean(*each, first.network, clocks, begins) for name, each in todo.items()}
-    members = []
-    for label, plan in plans.items():
-        *groups, everyone = (means[name] for name in plan.wanted)
-        members.append(Member(label, plan.step_s, groups[0] if groups else None, everyone))
-    net, nbytes = plan.network.topology, plan.nbytes
-    title = f"{first.network.topology}, {title_of(first)}{words}"
-    return NetworkView(title, first.network, net, first.model.name, nbytes, tuple(members))
+    return {name: _mean(*each, config, clocks, begins) for name, each in todo.items()}
+
+
+def _member(label: str, plan: "_Plan", means: dict[str, Mean]) -> Member:
+    *groups, everyone = (means[name] for name in plan.wanted)
+    return Member(label, plan.step_s, groups[0] if groups else None, everyone)
 
 
 def _one_each(configs: list[Config]) -> dict[str, Config]:

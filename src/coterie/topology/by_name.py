@@ -32,6 +32,9 @@ def by_name(topology: Topology) -> Topology:
     order = np.lexsort((links[:, 1], links[:, 0]))
     both = topology.bytes_per_s.reshape(-1, 2)  # [n + L, 2]
     inner = np.where(turned[:, None], both[n:, ::-1], both[n:])[order]
+    places = number[np.array(topology.places, dtype=np.int64)]  # [m]
+    ranked = np.argsort(places)
+    capacity, may = topology.place_capacity, topology.may_serve
     return replace(
         topology,
         switch_of=number[topology.switch_of[devices]],
@@ -39,8 +42,10 @@ def by_name(topology: Topology) -> Topology:
         tiers=tuple(topology.tiers[link] for link in order),
         bytes_per_s=np.concatenate([both[devices], inner]).ravel(),
         latency_s=np.concatenate([topology.latency_s[devices], topology.latency_s[n:][order]]),
-        places=tuple(sorted(int(number[place]) for place in topology.places)),
+        places=tuple(places[ranked].tolist()),
         names=(*(names[i] for i in devices), *(names[n + s] for s in switches)),
+        place_capacity=None if capacity is None else capacity[ranked],
+        may_serve=None if may is None else may[devices],
     )
 
 

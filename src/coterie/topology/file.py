@@ -6,7 +6,7 @@ it forgets which end of an undirected edge is its source, and merges edges that 
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 from xml.etree import ElementTree
@@ -16,11 +16,12 @@ import numpy as np
 from coterie.core.csv_rows import Cells, listed, read_rows
 from coterie.core.errors import TopologyError, unknown
 from coterie.topology.matrix import LATENCIES, SPEEDS, check_connected, check_spelling, speeds
+from coterie.topology.roles import ROLES, Role, add_said, read_role, serving, truth
 from coterie.topology.values import Speed, Topology
 
 ATTRIBUTES = (*SPEEDS, *LATENCIES, "tier")
-FLAGS = ("device", "server")
-TRUTHS = {"true": True, "1": True, "false": False, "0": False}
+FLAGS = ("device", *ROLES)
+DOWN = tuple(column for column in SPEEDS if column.startswith("down_"))
 
 
 @dataclass(frozen=True)
@@ -53,21 +54,26 @@ class _Graph:
     vertices: dict[str, Cells]  # in the order of the file
     edges: list[_Edge]
     directed: bool
+    said_at: dict[str, str] = field(default_factory=dict)  # where a vertex is told of, by its name
 
 
-def read_topology(path: Path, access: Speed, inner: Speed) -> Topology:
+def read_topology(path: Path, access: Speed, inner: Speed, *, sites: bool = False) -> Topology:
     """Read a network from a .graphml, .json or .csv file.
 
     Where it gives no speed or latency, `access` holds for the devices' links, `inner` for others.
 
     Devices are the vertices whose `device` is true; if none says, the ends with one link of links
     in tier "access"; if there are none, all vertices with one link that are not a `server`.
-    Devices and switches are numbered in the order of the file.
+    Devices and switches are numbered in the order of the file. A network of `sites` has none: all
+    of its vertices are switches, on which devices are put by another file.
     """
     graph = _read(path)
     links = _links(graph)
-    servers = _flagged(graph, "server", path) or set()
-    devices = _devices(graph, links, servers, path)
+    roles = {
+        name: read_role(name, cells, graph.said_at.get(name, str(path)))
+        for name, cells in graph.vertices.items()
+    }
+    devices = _no_devices(graph, links, path) if sites else _devices(graph, links, roles, path)
     n = len(devices)
     names = tuple(dict.fromkeys([*devices, *graph.vertices]))
     number_of = {name: i for i, name in enumerate(names)}
@@ -76,6 +82,7 @@ def read_topology(path: Path, access: Speed, inner: Speed) -> Topology:
     if odd := next((link for link in links[n:] if link.tier == "access"), None):
         raise TopologyError(f"{odd.where}: is of tier access, but no end of it is a device")
     ends = np.array([(number_of[link.a], number_of[link.b]) for link in links], dtype=np.int64)
+    ends = ends.reshape(-1, 2)
     check_connected(ends, names, path)
     bytes_per_s = np.array([(link.up, link.down) for link in links]).ravel()
     latency_s = np.array([link.latency_s for link in links])
@@ -83,6 +90,7 @@ def read_topology(path: Path, access: Speed, inner: Speed) -> Topology:
     kind = np.where(
         own, (access.bytes_per_s, access.latency_s), (inner.bytes_per_s, inner.latency_s)
     )
+    places, capacity, may_serve = serving(names, n, roles, path)
     return Topology(
         ends[:n, 1] - n,
         ends[n:] - n,
@@ -90,8 +98,10 @@ def read_topology(path: Path, access: Speed, inner: Speed) -> Topology:
         len(names) - n,
         np.where(np.isnan(bytes_per_s), np.repeat(kind[:, 0], 2), bytes_per_s),
         np.where(np.isnan(latency_s), kind[:, 1], latency_s),
-        tuple(number_of[name] - n for name in names if name in servers),
+        places,
         names,
+        place_capacity=capacity,
+        may_serve=may_serve,
     )
 
 
@@ -107,9 +117,10 @@ def _read(path: Path) -> _Graph:
 
 
 def _read_csv(path: Path) -> _Graph:
-    """Read links, one in a row: columns a, b (or source, target) and perhaps the ATTRIBUTES.
+    """Read links, one in a row: columns a, b (or source, target), perhaps ATTRIBUTES and ROLES.
 
-    "Up" is from a to b. In a row of tier "access", a is the device.
+    "Up" is from a to b. In a row of tier "access", a is the device. What a row says of serving is
+    said of a; such a row may have no b, and then is no link.
     """
     columns, rows = read_rows(path, TopologyError)
     ends = ("source", "target") if "source" in columns else ("a", "b")
@@ -117,21 +128,32 @@ def _read_csv(path: Path) -> _Graph:
         raise TopologyError(
             f"{path}: needs a column {missing[0]}, separated by commas, got {listed(columns)}"
         )
+    known = (*ends, *ATTRIBUTES, *ROLES)
     for name in columns:
-        if name not in (*ends, *ATTRIBUTES):
-            raise TopologyError(f"{path}: {unknown('column', name, (*ends, *ATTRIBUTES))}")
-    vertices: dict[str, Cells] = {}
+        if name not in known:
+            raise TopologyError(f"{path}: {unknown('column', name, known)}")
+    said: dict[str, dict[str, str]] = {}
+    said_at: dict[str, str] = {}
     edges = []
     for where, cells in rows:
         a, b = (cells[end].strip() for end in ends)
-        if not (a and b):
+        tells = bool(a) and add_said(said, a, cells, where)
+        if tells:
+            said_at[a] = where
+        if not a or not (b or (tells and not _of_link(cells))):
             raise TopologyError(f"{where}: {ends[bool(a)]} is empty; a link has two ends")
-        for name in (a, b):
-            vertices.setdefault(name, {})
+        if not b:
+            continue
+        said.setdefault(b, {})
         if cells.get("tier", "").strip().lower() == "access":
-            vertices[a] = {"device": "true"}
+            said[a]["device"] = "true"
         edges.append(_Edge(a, b, cells, where))
-    return _Graph(vertices, edges, directed=False)
+    return _Graph(dict(said), edges, directed=False, said_at=said_at)
+
+
+def _of_link(cells: Cells) -> bool:
+    """Whether a row says anything that only a link has."""
+    return any(cells.get(name, "").strip() for name in ATTRIBUTES)
 
 
 def _read_json(path: Path) -> _Graph:
@@ -260,10 +282,11 @@ def _link(edge: _Edge, back: _Edge | None) -> _Link:
     if back is None:
         return _Link(edge.a, edge.b, up, down, latency_s, tier, edge.where)
     for way in (edge, back):
-        if way.cells.get("down_mbytes_per_s", "").strip():
-            raise TopologyError(
-                f"{way.where}: has down_mbytes_per_s, but the way back is an edge of its own"
-            )
+        for name in DOWN:
+            if way.cells.get(name, "").strip():
+                raise TopologyError(
+                    f"{way.where}: has {name}, but the way back is an edge of its own"
+                )
     down, _, latency_back = speeds(back.cells, back.where)
     tier_back = _tier(back)
     if tier and tier_back and tier != tier_back:
@@ -278,27 +301,40 @@ def _tier(edge: _Edge) -> str:
     return "access" if tier.lower() == "access" else tier
 
 
-def _flagged(graph: _Graph, attribute: str, path: Path) -> set[str] | None:
-    """Vertices where an attribute is true, or None if there is none."""
-    said = {name: cells.get(attribute, "").strip() for name, cells in graph.vertices.items()}
-    for name, text in said.items():
-        if text and text.lower() not in TRUTHS:
-            raise TopologyError(
-                f"{path}: node {name!r}: {attribute} must be true or false, got {text[:40]!r}"
-            )
-    return {name for name, text in said.items() if text and TRUTHS[text.lower()]} or None
+def _flagged(graph: _Graph, attribute: str, path: Path) -> set[str]:
+    """Vertices where an attribute is true."""
+    return {
+        name
+        for name, cells in graph.vertices.items()
+        if truth(cells, attribute, f"{graph.said_at.get(name, path)}: node {name!r}")
+    }
 
 
-def _devices(graph: _Graph, links: list[_Link], servers: set[str], path: Path) -> list[str]:
+def _no_devices(graph: _Graph, links: list[_Link], path: Path) -> list[str]:
+    """Refuse a device in a network of sites, which is attached in another file."""
+    flagged = sorted(_flagged(graph, "device", path))
+    flagged += [link.a for link in links if link.tier == "access"]
+    if flagged:
+        raise TopologyError(
+            f"{path}: {flagged[0]!r} is a device, but the nodes' file puts devices "
+            "on sites; leave it out here, or the column site there"
+        )
+    if not graph.vertices:
+        raise TopologyError(f"{path}: has no site; list links between sites")
+    return []
+
+
+def _devices(graph: _Graph, links: list[_Link], roles: dict[str, Role], path: Path) -> list[str]:
     """Find the vertices that train, and refuse one without its one link to a switch."""
     near: dict[str, list[str]] = {name: [] for name in graph.vertices}
     for link in links:
         near[link.a].append(link.b)
         near[link.b].append(link.a)
     found = _flagged(graph, "device", path)
-    if found is None:
+    if not found:
         said = {name: cells.get("device", "").strip() for name, cells in graph.vertices.items()}
-        other = servers | {name for name, text in said.items() if text}  # who says so is none
+        # Who is a server, or says that it is none, is no device.
+        other = {name for name, text in said.items() if text or roles[name].server}
         found = {name for name, to in near.items() if len(to) == 1 and name not in other}
         if access := [link for link in links if link.tier == "access"]:
             found &= {end for link in access for end in (link.a, link.b)}
@@ -318,6 +354,4 @@ def _devices(graph: _Graph, links: list[_Link], servers: set[str], path: Path) -
                 f"{path}: devices {name!r} and {near[name][0]!r} are joined directly; put a switch "
                 "between them"
             )
-        if name in servers:
-            raise TopologyError(f"{path}: node {name!r} is a device and a server; use a switch")
     return devices

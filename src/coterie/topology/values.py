@@ -9,11 +9,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from coterie.core.arrays import Floats, Ints
+from coterie.core.arrays import Bools, Floats, Ints
 from coterie.core.errors import TopologyError
 from coterie.topology.hops import hops_between
 
 ROWS = 256
+UNLIMITED = 10**9  # members of a place that has no capacity: more than any network has
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +26,9 @@ class Topology:
     from device to switch or from links[l, 0] to links[l, 1], and 2u + 1 back. `bytes_per_s`
     [2 (n + L)] is the speed of every direction, `latency_s` [n + L] of every link.
     `places` are switches that can be a group's server; where there is none, a member is.
+    `place_capacity` [m] is the most members that each of them serves, UNLIMITED where that is not
+    said, or None where it is said of none. `may_serve` [n] says which devices can be a server, or
+    None where all can.
     """
 
     switch_of: Ints
@@ -36,6 +40,8 @@ class Topology:
     places: tuple[int, ...] = ()
     names: tuple[str, ...] = ()  # of the vertices, where a file names them
     switch_names: tuple[str, ...] = ()  # else of the switches, where they are more than that
+    place_capacity: Ints | None = None
+    may_serve: Bools | None = None
 
     def __post_init__(self) -> None:
         """Refuse what no clock could time."""
@@ -56,6 +62,23 @@ class Topology:
             raise TopologyError(
                 f"the latency of {self.link_name(2 * bad[0])} must be >= 0 and finite, got "
                 f"{self.latency_s[bad[0]]:g} s"
+            )
+        self._check_servers()
+
+    def _check_servers(self) -> None:
+        """Refuse capacities and permissions that fit no place or device, and a network of none."""
+        n, capacity, may = self.n_devices, self.place_capacity, self.may_serve
+        if capacity is not None and len(capacity) != len(self.places):
+            raise TopologyError(
+                f"{len(self.places)} places need a capacity each, got {len(capacity)}"
+            )
+        if capacity is not None and len(capacity) and capacity.min() < 1:
+            raise TopologyError(f"the capacity of a place must be >= 1, got {capacity.min()}")
+        if may is not None and len(may) != n:
+            raise TopologyError(f"may_serve must be said of all {n} devices, got {len(may)}")
+        if may is not None and n and not (may.any() or self.places):
+            raise TopologyError(
+                "no device may serve and no place does; let one of them, by may_serve or server"
             )
 
     @property
