@@ -31,7 +31,7 @@ class Clustered:
         ws, fleet, up = models.memory[ALL], problem.fleet, problem.bytes_of("global")
         best = problem.engine.losses(ws).argmin(axis=1)  # [n, K] -> [n]
         taken, z = np.unique(best, return_inverse=True)  # who took the same one is a group
-        servers = np.repeat(problem.everyone.grouping.servers, len(taken))  # all send to the global server
+        servers = np.repeat(problem.everyone.grouping.servers, len(taken))  # all to the global one
         transfer = fleet.network.aggregation(z, servers, up, self.K * up)  # and get K models back
         plan = Plan(problem.schedule, Averaging(Grouping(z, servers), transfer, up, self.K * up))
         return Models(ws[taken], z, {ALL: ws, TAKEN: ws.new_tensor(taken).long()}), plan

@@ -217,7 +217,8 @@ def test_the_page_and_the_picture_say_it_all_and_need_nothing_else(
     text = (tmp_path / names[0]).read_text()
     assert "http" not in text
     assert "data:image/png;base64," in text
-    for words in (*METHODS, "The front", "Chosen: ", "2 groups, tau1 1, tau2 5", "Delta: by gradients"):
+    schedule = "2 groups, tau1 1, tau2 5"
+    for words in (*METHODS, "The front", "Chosen: ", schedule, "Delta: by gradients"):
         assert words in text
         assert words in done.output
 

@@ -43,6 +43,17 @@ ALGORITHM = "algorithm"
     metavar="TIME",
     help="Time to search with each weighting, such as 2s, 500ms or 1m.",
 )
+@click.option(
+    "--keep-regions",
+    is_flag=True,
+    help="With --nodes: no group has nodes of two regions (column region).",
+)
+@click.option(
+    "--epsilon",
+    type=float,
+    help="With --nodes: plan by label counts to which every node adds Laplace noise of scale "
+    "1/EPSILON.",
+)
 @out_option("PAGE", "Page to write, with a picture beside it [plan-FILE.html or plan-NODES.html].")
 @click.option("--save", type=PATH, help="CSV to write, of node, group and server.")
 @click.option(
@@ -65,6 +76,8 @@ def plan(
     overrides: tuple[str, ...],
     methods: str | None,
     budget_s: float | None,
+    keep_regions: bool,
+    epsilon: float | None,
     out: Path | None,
     save: Path | None,
     export: Path | None,
@@ -116,24 +129,35 @@ def plan(
       cam 3,south,40,0     cam 3,3,3,                 cam 3,switch,2
 
     Nodes are known by their names, in any order; column edge may be left out. Delta is how far the
-    groups' label shares are from everyone's. Nothing is trained: times are of transfers, and a
-    local step counts 0 s. --set takes network.*, algorithm.*, train.steps and seed.
+    groups' label shares are from everyone's. Nothing is trained. A local step counts 0 s unless
+    column step_s tells how long each node takes. Column online tells when a node is there: 22-6.
+    --set takes network.*, algorithm.*, train.steps and seed; algorithm.num_groups, tau1 and tau2
+    may be auto: soonest at the same loss.
+
+    \b
+    All that a plan is compared with has servers chosen by seconds. FedAvg has two rows: with the
+    network as it is, and with models combined under edges on their way. over FedAvg: how many times
+    as fast to the same loss as the better of the two, with its best schedule.
     """
     from coterie.cli.plan_tables import as_csv, plain, tables
     from coterie.preview.planfile.writing import contents, plan_of
     from coterie.render.page.html import page_files
     from coterie.render.page.plan import plan_page
 
+    more = {"keep_regions": keep_regions or None, "epsilon": epsilon}
+    more = {key: value for key, value in more.items() if value is not None}
     if explain:
-        others = (nodes, network, model_bytes, methods, budget_s, save, export)
+        others = (nodes, network, model_bytes, methods, budget_s, save, export, *more.values())
         _explain(file, overrides, out, as_json, others)
         return
+    if more and nodes is None:
+        raise CoterieError(f"--{next(iter(more)).replace('_', '-')} needs --nodes")
     name, find = _what(file, overrides, nodes, network, model_bytes)
     path = page_path("plan", name, out, as_json=as_json)
     _check_files(save, export, path, {"--nodes": nodes, "--network": network})
     names = () if methods is None else _names(methods)
     with loading(name) as progress:
-        view = find(methods=names, budget_s=budget_s, progress=progress)
+        view = find(methods=names, budget_s=budget_s, progress=progress, **more)
         progress("drawing", 0, 0)
         page = plan_page(view, tables(view))
         files = page_files(page, path)

@@ -3,7 +3,7 @@
 import csv
 import io
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from coterie.analysis.format import number, sizes
@@ -39,6 +39,8 @@ def _answer(o: Operating) -> Table:
         ("a global round", _round(o)),
         ("over FedAvg", f"{o.over_fedavg} as fast to the same loss as {_best_fedavg(o)}"),
     ]
+    if view.online is not None:
+        rows.append(("online", _online(o)))
     if o.over_edges is not None:
         rows.append(("over edges", f"{o.over_edges} as fast as the network edges as groups"))
     rows += [("busiest links" if not at else "", _carries(t)) for at, t in enumerate(o.traffic[:3])]
@@ -75,6 +77,12 @@ def _round(o: Operating) -> str:
     if not steps_s:
         return f"{duration(o.round_s)} of transfers"
     return f"{duration(o.round_s)}, {duration(steps_s)} of it local steps"
+
+
+def _online(o: Operating) -> str:
+    if not o.day_s:
+        return "never all nodes at once: no global mean has all of them; leave some out"
+    return f"all nodes for {duration(o.day_s)} a day: {o.rounds_a_day:,.0f} rounds"
 
 
 def _best_fedavg(o: Operating) -> str:
@@ -216,6 +224,22 @@ def as_csv(view: PlanView) -> bytes:
     return text.getvalue().encode()
 
 
+def _worth(o: Operating) -> dict[str, Any]:
+    """Return what an operator asks first as plain values."""
+    name, means = o.fedavg
+    return {
+        "pays": o.pays,
+        "over_fedavg": asdict(o.over_fedavg),
+        "over_edges": None if o.over_edges is None else asdict(o.over_edges),
+        "best_fedavg": {"name": name, "tau1": means.tau1, "d_global": means.global_s},
+        "assumed_reach": dict(zip(("likely", "least", "most"), o.view.rivals.reaches, strict=True)),
+        "round_s": o.round_s,
+        "rounds_a_day": o.rounds_a_day,
+        "traffic": [asdict(each) for each in o.traffic],
+        "waits_for": [asdict(each) for each in o.bottlenecks],
+    }
+
+
 def plain(view: PlanView) -> dict[str, Any]:
     """Return everything as plain values."""
     grouping = view.chosen.grouping
@@ -230,6 +254,8 @@ def plain(view: PlanView) -> dict[str, Any]:
         "Delta_by": view.seen,
         "stopped": view.stopped,
         "left_out": list(view.left_out),
+        "fedavg": [{"name": name, "d_global": s, "cost": cost} for name, s, cost in view.fedavg],
+        "worth": _worth(Operating(view)),
         "points": [
             {
                 "name": p.name,
@@ -238,6 +264,7 @@ def plain(view: PlanView) -> dict[str, Any]:
                 "d_group": p.group_s,
                 "cycle_s": view.cycle_s(p),
                 "cost": p.cost,
+                "over_fedavg": view.times(p).times,
                 "group_sizes": p.sizes,
                 "planning_ms": p.ms,
                 "front": p.on_front,

@@ -65,13 +65,15 @@ class Delays:
 class Limits:
     """What a grouping must keep to: sizes of groups, members of a server, and how far it may be.
 
-    `capacity` [n] is the most members that each node can serve, itself among them.
+    `capacity` [n] is the most members that each node can serve, itself among them. Nodes of unlike
+    `regions` [n], numbered from 0, never share a group.
     """
 
     min_size: int = 1
     max_size: int | None = None
     max_hops: int | None = None
     capacity: Ints | None = None
+    regions: Ints | None = None
 
     def __post_init__(self) -> None:
         """Refuse parts of members."""

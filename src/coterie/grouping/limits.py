@@ -26,10 +26,45 @@ def check_limits(limits: Limits, topology: Topology, num_groups: int) -> None:
         raise GroupingError(f"{K} groups of at least {limits.min_size} need more than {n} nodes")
     if most * K < n:
         raise GroupingError(f"{K} groups of at most {most} have no room for {n} nodes")
+    may = topology.may_serve
+    if may is not None and not topology.places and may.sum() < K:
+        raise GroupingError(
+            f"{K} groups need {K} servers, and {int(may.sum())} devices may serve; let more, or "
+            "make fewer groups"
+        )
     if limits.max_hops is not None:
         _check_hops(limits.max_hops, topology, K)
+    if topology.place_capacity is not None:
+        _check_places(topology.place_capacity, limits, topology)
     if limits.capacity is not None:
         _check_capacity(limits.capacity, limits.min_size, most, topology, K)
+    if limits.regions is not None:
+        _check_regions(limits, topology, K)
+
+
+def _check_places(capacity: Ints, limits: Limits, topology: Topology) -> None:
+    n = topology.n_devices
+    room = int(np.minimum(capacity, n).sum())
+    if room < n:
+        raise GroupingError(
+            f"places have room for {room} of {n} nodes; raise their capacity, or let more serve"
+        )
+    if limits.max_hops is not None:
+        raise GroupingError("capacities of places do not go with max_hops; leave one of them out")
+
+
+def _check_regions(limits: Limits, topology: Topology, K: int) -> None:
+    assert limits.regions is not None
+    sizes = np.bincount(limits.regions)
+    if len(sizes) > K:
+        raise GroupingError(
+            f"{K} groups cannot keep {len(sizes)} regions apart; make as many groups, or more"
+        )
+    bound: list[str] = [name for name in given(limits) if name in ("max_hops", "capacity_file")]
+    if topology.place_capacity is not None:
+        bound.append("capacities of places")
+    if bound:
+        raise GroupingError(f"regions do not go with {bound[0]}; leave one of them out")
 
 
 def _check_hops(max_hops: int, topology: Topology, K: int) -> None:
@@ -94,6 +129,7 @@ def given(limits: Limits) -> list[str]:
         "max_group_size": limits.max_size is not None,
         "max_hops": limits.max_hops is not None,
         "capacity_file": limits.capacity is not None,
+        "regions": limits.regions is not None,
     }
     return [name for name, is_given in there.items() if is_given]
 
@@ -115,4 +151,22 @@ def broken(e: Evidence, grouping: Grouping) -> str:
         over = sizes[nodes] > limits.capacity[grouping.servers[nodes]]
         if over.any():
             return f"capacity: {sizes[nodes][over].max()}"
+    if limits.regions is not None:
+        pairs = np.unique(np.stack([grouping.z, limits.regions]), axis=1)
+        if pairs.shape[1] > len(sizes):
+            return "regions"
+    return _broken_roles(e, grouping, sizes)
+
+
+def _broken_roles(e: Evidence, grouping: Grouping, sizes: Ints) -> str:
+    """Say whether a server may not serve, or a place has more members than it takes."""
+    top, servers, n = e.topology, grouping.servers, len(e.p)
+    nodes = servers[servers < n]
+    if top.may_serve is not None and not top.may_serve[nodes].all():
+        return f"may_serve: {top.name(int(nodes[~top.may_serve[nodes]][0]))}"
+    if top.place_capacity is not None:
+        load = np.bincount(servers, sizes, top.n_vertices)[e.places]
+        if (load > top.place_capacity).any():
+            at = int((load - top.place_capacity).argmax())
+            return f"capacity: {int(load[at])} at {top.name(int(e.places[at]))}"
     return ""

@@ -18,7 +18,13 @@ from coterie.core.errors import GroupingError
 from coterie.grouping import Evidence, Grouping, Planner
 from coterie.grouping.objective import Objective, Priced, price
 from coterie.grouping.search import ByGram, ByVectors, Field, deal, descend, exchange, never
-from coterie.grouping.servers import edges_as_groups, matched, room, spread
+from coterie.grouping.servers import (
+    edges_as_groups,
+    groups_by_region,
+    matched,
+    room,
+    spread,
+)
 from coterie.grouping.small_search import polish, settle
 
 DENSE = 300  # nodes up to which all swaps are weighed at once
@@ -116,7 +122,7 @@ def best_by_the_clock(state: "_Search") -> Grouping:
     o, trace = state.objective, tuple(state.trace)
     few = state.found if o.comm else state.found[:1]
     priced = [price(o, f.grouping) for f in few] if o.comm else few
-    if len(state.e.p) <= SMALL and o.comm and state.seats is None:
+    if state.few and o.comm and state.seats is None:
         priced = [polish(o, f, state.least, state.most, state.rng) for f in priced]
     best = min(priced, key=lambda f: f.cost)
     return replace(best.grouping, cost_trace=trace)
@@ -148,6 +154,8 @@ class _Search:
         else:
             self.sums = ByVectors((e.p[:, None] * _vectors(e, rng)).astype(np.float32), K)
         self.least, self.most, self.seats = room(e)
+        self.region_of = None if e.limits.regions is None else groups_by_region(e)
+        self.few = n <= SMALL and e.limits.regions is None and e.topology.place_capacity is None
 
     def over(self) -> bool:
         """Whether the time is up."""
@@ -169,7 +177,7 @@ class _Search:
         for servers in [None] if self.seats is None else [None, self.seats]:
             seats = spread(e, o.rough) if servers is None else servers
             field = self._field(seats, fixed=servers is not None)
-            even = replace(field, most=np.minimum(field.most, -(-len(e.p) // e.num_groups)))
+            even = replace(field, most=np.minimum(field.most, self._even()))
             if o.iid or not o.comm:
                 order = np.argsort(-o.pull, kind="stable")
                 yield self._dealt(replace(even, comm=0.0), order), servers
@@ -185,8 +193,18 @@ class _Search:
         if refused is not None and not self.found:
             raise refused
 
+    def _even(self) -> Ints:
+        """Members of each group where all are as large, or all of a region [K]."""
+        n, K, regions = len(self.e.p), self.e.num_groups, self.e.limits.regions
+        if regions is None or self.region_of is None:
+            return np.full(K, -(-n // K))
+        shared = np.bincount(regions) / np.bincount(self.region_of)
+        return np.ceil(shared)[self.region_of].astype(np.int64)
+
     def _by_edges(self) -> Iterator[tuple[Ints, None]]:
         """Begin with the network edges, joined or cut until they are K; as they are, they count."""
+        if self.region_of is not None:
+            return
         z = edges_as_groups(self.e)
         size = np.bincount(z, minlength=self.e.num_groups)
         if (size < self.least).any() or (size > self.most).any():
@@ -200,6 +218,7 @@ class _Search:
         if key not in self.seen:
             self.seen.add(key)
             self.found = sorted([*self.found, new], key=lambda f: f.cost)[: self.kept]
+        self.here = self.here or new
 
     def _dealt(self, field: Field, order: Ints, *, seeded: bool = False) -> Ints:
         sums, K = self.sums, self.e.num_groups
@@ -239,7 +258,7 @@ class _Search:
                 field = replace(field, toll=o.rough.tolls(z, grouping.servers))
             if isinstance(self.sums, ByGram):
                 z = descend(self.sums, z, field, over=self.over)
-                if len(z) <= SMALL and o.comm and self.seats is None:
+                if self.few and o.comm and self.seats is None:
                     z = settle(o, self.sums.H, z, self.least, self.most)
             else:
                 z = exchange(self.sums, z, field, self.rng.permutation(len(z)), self.over)
@@ -300,6 +319,8 @@ class _Search:
             sitting = servers < n
             may[servers[sitting]] = False
             may[servers[sitting], np.flatnonzero(sitting)] = True
+        if self.region_of is not None and e.limits.regions is not None:
+            may &= e.limits.regions[:, None] == self.region_of
         far = o.rough.far(servers, nodes).T if o.comm else np.zeros((n, K))
         added = o.rough.member_s(servers) if o.comm else np.zeros(K)
         return Field(o.iid, o.comm, far, added, may, self.least, self.most)

@@ -171,6 +171,7 @@ class Rough:
         serving: dict[int, int] = {}
         D = 0 if self.shared is None else self.shared.directions
         total, own = np.zeros((2, D)), [np.zeros((2, 0))] * len(groups)
+        room = self._room() if limited else {}
         binds = False
         for again in (False, True) if self.shared is not None and len(groups) > 1 else (False,):
             if again and not binds:
@@ -178,13 +179,17 @@ class Rough:
             for k, members in enumerate(groups):
                 if again:
                     total -= own[k]
+                    if servers[k] in room:
+                        room[int(servers[k])] += members.size
                     serving[int(self._row(servers[k : k + 1])[0])] -= 1
-                able = self._able(members, limited=limited)
+                able = self._able(members, room, limited=limited)
                 cost, held = self._serving_s(able, members, total)
                 binds |= held
                 best = able[cost <= cost.min() * (1 + TIE)]
                 rows = self._row(best)
                 servers[k] = best[int(np.argmin([serving.get(int(row), 0) for row in rows]))]
+                if servers[k] in room:
+                    room[int(servers[k])] -= members.size
                 row = int(self._row(servers[k : k + 1])[0])
                 serving[row] = serving.get(row, 0) + 1
                 if self.shared is not None:
@@ -221,15 +226,25 @@ class Rough:
     def _may_serve(self, sizes: Ints, *, limited: bool) -> NDArray[np.bool_]:
         """Whether each node may serve a group of so many [n]."""
         e, limits = self._evidence, self._evidence.limits
-        may = np.ones(len(e.p), dtype=bool)
+        told = e.topology.may_serve
+        may = np.ones(len(e.p), dtype=bool) if told is None else told.copy()
         if limited and limits.capacity is not None:
             may &= limits.capacity >= sizes
         return may
 
-    def _able(self, members: _Members, *, limited: bool) -> Ints:
-        """List who may serve a group, or say that nobody may."""
+    def _room(self) -> dict[int, int]:
+        """Members that each place with a capacity has room for."""
+        e, capacity = self._evidence, self._evidence.topology.place_capacity
+        if capacity is None:
+            return {}
+        return dict(zip(e.places.tolist(), capacity.tolist(), strict=True))
+
+    def _able(self, members: _Members, room: dict[int, int], *, limited: bool) -> Ints:
+        """List who may serve a group, or say that nobody may; places have so much room left."""
         e, limits = self._evidence, self._evidence.limits
         able = e.places if len(e.places) else members.best[members.best >= 0]
+        if room:
+            able = able[[room[int(place)] >= members.size for place in able]]
         if limited and limits.max_hops is not None and len(able):
             wanted, _ = e.topology.switches_hops
             links = e.topology.hops_to(e.topology.switch_at(able))[:, wanted[members.row]]
@@ -238,8 +253,8 @@ class Rough:
             able = able[((hops <= limits.max_hops) | alone).all(axis=1)]
         if not len(able):
             raise GroupingError(
-                f"no server can take a group of {members.size} under the limits on capacity "
-                "and hops; allow more of either, or more groups"
+                f"no server can take a group of {members.size}: none may, or capacity or max_hops "
+                "forbid it; allow more of them, or more groups"
             )
         return able
 

@@ -56,10 +56,39 @@ def room(e: Evidence) -> tuple[Ints, Ints, Ints | None]:
     check_limits(limits, e.topology, K)
     most = n if limits.max_size is None else limits.max_size
     least, most_of = np.full(K, limits.min_size), np.full(K, most)
+    if e.topology.place_capacity is not None:
+        seats, most_there = _places_with_room(e)
+        return least, np.minimum(most_of, most_there), seats
     if limits.capacity is not None:
         seats = np.sort(np.argsort(-limits.capacity, kind="stable")[:K])
         return least, np.minimum(most_of, limits.capacity[seats]), seats
-    return least, most_of, None if limits.max_hops is None else covering(e, limits.max_hops)
+    if limits.max_hops is not None:
+        return least, most_of, covering(e, limits.max_hops)
+    return least, most_of, _allowed(e)
+
+
+def _allowed(e: Evidence) -> Ints | None:
+    """K nodes that may serve, far from each other by hops; None where everybody may."""
+    if e.topology.may_serve is None or len(e.places) or e.limits.regions is not None:
+        return None
+    able = np.flatnonzero(e.topology.may_serve)
+    seats = _far_apart(lambda at: e.between(able[at], able).astype(np.float64), e.num_groups)
+    return able[seats]
+
+
+def _places_with_room(e: Evidence) -> tuple[Ints, Ints]:
+    """Choose a place for every group, and the most members of each.
+
+    One by one, the place that has room for most; one that serves several groups parts its room.
+    """
+    capacity = e.topology.place_capacity
+    assert capacity is not None
+    times = np.zeros(len(capacity), dtype=np.int64)
+    for _ in range(e.num_groups):
+        times[int((capacity // (times + 1)).argmax())] += 1
+    at = np.repeat(np.arange(len(capacity)), times)
+    most: Ints = np.minimum(capacity // np.maximum(times, 1), len(e.p))[at]
+    return e.places[at], most
 
 
 def covering(e: Evidence, max_hops: int) -> Ints:
@@ -90,6 +119,24 @@ def covering(e: Evidence, max_hops: int) -> Ints:
         chosen.append(free[row].pop(0))
         left[within[row] > 0] = 0
     return np.array(chosen, dtype=np.int64)
+
+
+def groups_by_region(e: Evidence) -> Ints:
+    """Give every group a region [K]: each has one, and the rest goes where groups are largest.
+
+    >>> sizes = np.repeat(np.arange(3), [2, 6, 4])
+    >>> from coterie.grouping import Limits
+    >>> from coterie.topology import fat_tree
+    >>> limits = Limits(regions=sizes)
+    >>> groups_by_region(Evidence(5, np.full(12, 1 / 12), sizes, fat_tree(sizes), limits=limits))
+    array([0, 1, 1, 2, 2])
+    """
+    assert e.limits.regions is not None
+    sizes = np.bincount(e.limits.regions)
+    groups = np.ones(len(sizes), dtype=np.int64)
+    for _ in range(e.num_groups - len(sizes)):
+        groups[np.argmax(np.where(groups < sizes, sizes / groups, 0))] += 1
+    return np.repeat(np.arange(len(sizes)), groups)
 
 
 def edges_as_groups(e: Evidence) -> Ints:

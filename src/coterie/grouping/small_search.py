@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coterie.core.arrays import Floats, Ints
+from coterie.core.errors import GroupingError
 from coterie.grouping.objective import Objective, Priced, price
 
 TRIALS = 40  # swaps and moves of a grouping that the clock weighs
@@ -22,6 +23,8 @@ def settle(o: Objective, H: Floats, z: Ints, least: Ints, most: Ints) -> Ints:
     e, n, K = o.evidence, len(z), o.evidence.num_groups
     able = e.places if len(e.places) else np.arange(n)
     far, added = o.rough.far(able, np.arange(n)), o.rough.member_s(able)
+    if not len(e.places) and e.topology.may_serve is not None:
+        added = np.where(e.topology.may_serve, added, 1e9 * (1 + added.max()))
     best = np.inf
     while True:
         tried = neighbours(z, K)
@@ -71,7 +74,10 @@ def polish(o: Objective, best: Priced, least: Ints, most: Ints, rng: np.random.G
             hoped = o.cost(o.divergence(z), (1 - HOPED) * best.group_s)
             if (size < least).any() or (size > most).any() or hoped >= best.cost:
                 continue
-            tried, left = price(o, o.rough.serve(z)), left - 1
+            try:
+                tried, left = price(o, o.rough.serve(z)), left - 1
+            except GroupingError:  # nobody in a group may serve it
+                continue
             if tried.cost < best.cost * (1 - 1e-9):
                 best, better = tried, True
             if better or not left:

@@ -4,23 +4,28 @@ Nothing is loaded or trained. Nodes are known and numbered by their names, so th
 either file decides nothing.
 """
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from coterie.config.factories import make_fleet, make_shape, make_view, quick_network
 from coterie.config.files import expand, parse_override
 from coterie.config.prepare import parts_of
 from coterie.config.settings import AlgorithmConfig, Config
-from coterie.core.arrays import Ints
+from coterie.core.arrays import Floats, Ints
 from coterie.core.csv_rows import Cells, Rows, each_line, listed, read_rows
 from coterie.core.errors import ConfigError, PartitionError, TopologyError
+from coterie.core.streams import Stream, generator
 from coterie.core.types import Progress
+from coterie.core.units import quantity
 from coterie.grouping import Evidence
 from coterie.grouping.limits import check_limits
+from coterie.partition.noise import noised
 from coterie.preview.auto_plan import each_number, opened, quickest
 from coterie.preview.plan import PlanView, Question, answer, question
 from coterie.simulation.clock import LONGEST_S
@@ -34,8 +39,8 @@ from coterie.topology.sites import unknown_site
 from coterie.topology.values import UNLIMITED
 
 NODE, EDGE, SITE, REGION = "node", "edge", "site", "region"
-MAY_SERVE, CAPACITY = "may_serve", "capacity"
-NAMED = (NODE, EDGE, SITE, REGION, MAY_SERVE, CAPACITY)
+MAY_SERVE, CAPACITY, STEP, ONLINE = "may_serve", "capacity", "step_s", "online"
+NAMED = (NODE, EDGE, SITE, REGION, MAY_SERVE, CAPACITY, STEP, ONLINE)
 OWN_LINKS = {SITE, MAY_SERVE, *SPEEDS, *LATENCIES}  # what a network is told of its devices
 NO_CLASS = {  # columns of other files, and where they go
     "gflops": "nothing is timed but transfers; leave it out",
@@ -44,6 +49,7 @@ NO_CLASS = {  # columns of other files, and where they go
 OF_LINKS = ("mbit", "mbyte", "latency", "per_s", "bandwidth")  # no class is called so
 USUAL_GROUPS = AlgorithmConfig().usual[0]  # or half as many as there are nodes
 MOST = 10**12  # examples of one class on one node
+QUARTERS = 96  # of an hour, in a day
 ENDS = ({"a", "b"}, {"source", "target"})
 HEEDED = ("seed", "network.", "algorithm.", "train.steps")
 Kind = Literal["matrix", "file"]
@@ -54,8 +60,8 @@ class Histograms:
     """Nodes in the order of their names: examples of every class [n, classes], and their edges.
 
     `edges`, `sites` and `regions` are empty where the file has no such column, and `capacity` is
-    None. A node without a region has "", and one without a capacity has UNLIMITED. `own_links`
-    says whether the file has anything to tell a network of its devices.
+    None, as `step_s` and `online` are. A node without a region has "", and one without a capacity
+    has UNLIMITED. `own_links` says whether the file has anything to tell a network of its devices.
     """
 
     names: tuple[str, ...]
@@ -65,6 +71,8 @@ class Histograms:
     regions: tuple[str, ...] = ()
     capacity: Ints | None = None
     own_links: bool = False
+    step_s: Floats | None = None  # of a local step, by node
+    online: NDArray[np.bool_] | None = None  # whether nodes are there [n, quarters of an hour]
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +92,7 @@ class OwnFleet:
     told: Histograms
     edges: Edges
     topology: Topology
+    regions: Ints | None = None  # of every node, where groups must keep to them
 
 
 def plans_by_labels(
@@ -94,16 +103,26 @@ def plans_by_labels(
     *,
     methods: Sequence[str] = (),
     budget_s: float | None = None,
+    keep_regions: bool = False,
+    epsilon: float | None = None,
     progress: Progress = lambda what, done, of: None,
 ) -> PlanView:
     """Group nodes as `plan.plans` does, by their label counts, a network and a model's size.
 
-    Times are those of transfers: it is not known how long a local step takes, so it counts 0 s.
+    A local step counts 0 s unless the nodes' file has a column step_s. With `keep_regions`, nodes
+    of unlike regions never share a group. With an `epsilon`, the planner sees label counts to which
+    every node has added noise.
     """
     progress("reading files", 0, 0)
     own = read_fleet(nodes, network, overrides)
     config, edges, n = own.config, own.edges, len(own.told.names)
-    open_ = opened(config.algorithm, n, len(edges.names), timed=False)
+    if keep_regions:
+        own = replace(own, regions=_regions(own.told, nodes))
+    if epsilon is not None:
+        counts = noised(own.told.counts, epsilon, generator(config.seed, Stream.PLAN))
+        own = replace(own, told=replace(own.told, counts=counts))
+    timed = own.told.step_s is not None
+    open_ = opened(config.algorithm, n, len(edges.names), timed=timed)
 
     def plan(num_groups: int, methods: Sequence[str]) -> PlanView:
         _, tau1, tau2 = config.algorithm.usual
@@ -116,12 +135,25 @@ def plans_by_labels(
             q, left_out = replace(q, asked=asked), (why,) * (len(q.asked) - len(asked))
         fleet, evidence = _shown(q, own, model_bytes)
         q.check(evidence.limits)
-        title = f"{nodes.name} on {network.name}, seed {config.seed}, local steps not timed (0 s)"
+        title = f"{nodes.name} on {network.name}, seed {config.seed}"
+        title += "" if timed else ", local steps not timed (0 s)"
+        title += "" if epsilon is None else f", label counts with noise (epsilon {epsilon:g})"
         view = answer(q, title, fleet, evidence, budget_s, progress)
-        return replace(view, answer=None, left_out=left_out + view.left_out)  # there is no run
+        said = left_out + view.left_out
+        return replace(view, answer=None, left_out=said, online=own.told.online)  # there is no run
 
     views = each_number(open_, plan, n, tuple(methods))
     return quickest(views, open_) if config.algorithm.open else views[0]
+
+
+def _regions(told: Histograms, nodes: Path) -> Ints:
+    """Number the nodes' regions; every node needs one."""
+    if not told.regions:
+        raise PartitionError(f"{nodes}: --keep-regions needs a column {REGION}")
+    if "" in told.regions:
+        name = told.names[told.regions.index("")]
+        raise PartitionError(f"{nodes}: node {name!r} has no region; --keep-regions needs one")
+    return np.unique(told.regions, return_inverse=True)[1].astype(np.int64)
 
 
 def read_fleet(
@@ -191,7 +223,40 @@ def read_histograms(path: Path, *, counted: bool = True) -> Histograms:
         told(REGION, empty=True),
         _capacities(rows)[order] if CAPACITY in columns else None,
         bool(OWN_LINKS & set(columns)),
+        np.array([quantity_of(c, STEP, w) for w, c in rows])[order] if STEP in columns else None,
+        np.array([hours(c[ONLINE], w) for w, c in rows])[order] if ONLINE in columns else None,
     )
+
+
+def quantity_of(cells: Cells, column: str, where: str) -> float:
+    """Read the seconds of a local step."""
+    try:
+        seconds = quantity(cells[column].strip(), "time")
+    except ValueError as error:
+        raise PartitionError(f"{where}: {column}: {error}") from None
+    if not 0 < seconds < LONGEST_S:
+        raise PartitionError(f"{where}: {column} must be a time above 0, got {cells[column]!r}")
+    return seconds
+
+
+def hours(text: str, where: str = "online") -> list[bool]:
+    """Read when a node is online, as quarters of an hour of a day [96]; nothing is always.
+
+    >>> sum(hours("22-6")), sum(hours("8:30-12:00, 13-17")), all(hours(""))
+    (32, 30, True)
+    """
+    day = [not text.strip()] * QUARTERS
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        ends = re.fullmatch(r"(\d{1,2})(?::(\d{2}))? *- *(\d{1,2})(?::(\d{2}))?", part)
+        found = [] if ends is None else [int(end or 0) for end in ends.groups()]
+        if not found or max(found[::2]) > 24 or any(minute % 15 for minute in found[1::2]):
+            raise PartitionError(
+                f"{where}: online must be hours such as 22-6 or 8:30-12, in quarters, got {part!r}"
+            )
+        start, stop = 4 * found[0] + found[1] // 15, 4 * found[2] + found[3] // 15
+        for at in range(start, stop if stop > start else stop + QUARTERS):
+            day[at % QUARTERS] = True
+    return day
 
 
 def _capacities(rows: Rows) -> Ints:
@@ -353,9 +418,13 @@ def _shown(q: Question, own: OwnFleet, model_bytes: int) -> tuple[Fleet, Evidenc
     algorithm, places = parts.algorithm, (edges.of, told.names, edges.names)
     fleet = make_fleet(config, algorithm, told.counts, *places, topology=own.topology)
     fleet = replace(fleet, plans_with=quick_network(config, fleet.network))
+    if told.step_s is not None:
+        fleet = replace(fleet, step_s=float(told.step_s.max()), node_step_s=told.step_s)
     view = make_view(config, parts.needs, fleet, model_bytes // 4)
     if told.capacity is not None:
         view = replace(view, limits=replace(view.limits, capacity=told.capacity))
+    if own.regions is not None:
+        view = replace(view, limits=replace(view.limits, regions=own.regions))
     check_limits(view.limits, own.topology, K)
     global_s = fleet.averaging(fleet.together(model_bytes), model_bytes).transfer.seconds
     if not global_s < LONGEST_S:

@@ -53,6 +53,17 @@ class Operating:
         return self.means.round_s(self.view.fleet.step_s)
 
     @property
+    def day_s(self) -> float:
+        """Seconds of a day in which all nodes are online."""
+        online = self.view.online
+        return DAY_S if online is None else DAY_S * float(online.all(axis=0).mean())
+
+    @property
+    def rounds_a_day(self) -> float:
+        """Global rounds in a day, one after the other while all nodes are online."""
+        return self.day_s / self.round_s if self.round_s else 0.0
+
+    @property
     def fedavg(self) -> tuple[str, Means]:
         """The best FedAvg, and its schedule."""
         return self.view.rivals.best()
@@ -84,7 +95,7 @@ class Operating:
         if tau2 > 1:
             carried = carried + (tau2 - 1) * self._carried(self.view.chosen.grouping)
         inner = carried[n:]
-        rounds = DAY_S / self.round_s if self.round_s else 0.0
+        rounds = self.rounds_a_day
         return [
             Traffic(_between(top.link_name(2 * int(n + at))), float(inner[at]), rounds * inner[at])
             for at in np.argsort(-inner, kind="stable")
@@ -101,8 +112,8 @@ class Operating:
             at = int(busy_s.argmax())
             if not total_s or busy_s[at] < LEAST_BUSY * total_s:
                 continue
-            twice = self._twice(at // 2)
-            link = _between(self._network.topology.link_name(at))
+            twice = self._twice(at)
+            link = _between(self._network.topology.link_name(2 * at))
             found.append(Bottleneck(name, link, float(busy_s[at] / total_s), twice))
         return found
 
@@ -125,16 +136,15 @@ class Operating:
         return carried
 
     def _busy(self, grouping: Grouping) -> tuple[Floats, float]:
-        """Seconds that each direction of a link is busy in a mean, and the seconds of that."""
+        """Seconds that each link is busy in a mean [n + L], and the seconds of that."""
         net, nbytes, tcp = self._network, self.view.model_bytes, PROFILES["lossless"]
         wire = 1 + tcp.header * -(-nbytes // tcp.segment) / nbytes
-        busy = np.zeros(len(net.topology.bytes_per_s))
+        busy = np.zeros(len(net.topology.latency_s))
         for phases in net.patterns(grouping.z, grouping.servers, nbytes):
             for phase in phases:
-                busy += wire * net.carried(net.routed(phase)) / net.topology.bytes_per_s
-        both = busy.reshape(-1, 2).sum(axis=1)  # one way up, the other way down
-        seconds = net.aggregation(grouping.z, grouping.servers, nbytes).seconds
-        return np.repeat(both, 2), seconds
+                each_way = wire * net.carried(net.routed(phase)) / net.topology.bytes_per_s
+                busy += each_way.reshape(-1, 2).max(axis=1)  # both ways are busy at once
+        return busy, _seconds(net, grouping, nbytes)
 
     def _twice(self, link: int) -> float:
         """How many times as fast a round is, in transfers and steps, with a link twice as fast."""

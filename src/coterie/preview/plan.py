@@ -7,6 +7,7 @@ from itertools import chain
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from coterie.config.factories import load_dataset, make_search
 from coterie.config.prepare import prepare
@@ -69,6 +70,7 @@ class PlanView:
     rivals: Rivals  # FedAvg
     node_delta: float  # divergence of nodes that are alone
     by: Literal["cost", "time"] = "cost"  # what the chosen one has least of
+    online: NDArray[np.bool_] | None = None  # whether nodes are there [n, quarters of an hour]
 
     @property
     def front(self) -> list[Point]:
