@@ -98,7 +98,8 @@ def covering(e: Evidence, max_hops: int) -> Ints:
     the start. Of equals, the nearest to all; a place or node serves again only when all others do.
     """
     n, top = len(e.p), e.topology
-    able = e.places if len(e.places) else np.arange(n)
+    may = top.may_serve
+    able = e.places if len(e.places) else np.arange(n) if may is None else np.flatnonzero(may)
     switches, at = np.unique(top.switch_at(able), return_inverse=True)
     counts = np.bincount(top.switch_of, minlength=top.n_switches)
     hops = top.hops_to(switches).astype(np.int64) + 1 + (not len(e.places))
