@@ -13,7 +13,7 @@ extra  = @echo "$(VENV): $(1)"; $(PIP) -e '.[dev,$(1)]' $(2) | $(NEWS)
 SUITE  = $(BIN)/python -m pytest -n auto --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test suite test-all test-ray test-flower test-pythons test-stress same browser dataset lint docs bench bench-network bench-grouping bench-engine bench-auto bench-ray bench-flower clean
+.PHONY: help demo test suite test-all test-ray test-flower test-pythons test-stress same browser dataset lint docs bench bench-network bench-grouping bench-fleets bench-engine bench-auto bench-ray bench-flower clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -112,6 +112,9 @@ bench-network: $(READY)  ## the network clock against ns-3: errors and speed (ab
 
 bench-grouping: $(READY)  ## the planner against ten other groupings: quality and speed (about 30 minutes)
 	$(BIN)/python benchmarks/grouping.py
+
+bench-fleets: $(READY)  ## what a plan is worth on twelve fleets, against FedAvg and every rival (half an hour)
+	$(BIN)/python benchmarks/fleets.py $(FLEETS)
 
 bench-engine: $(READY)  ## the engine against plain torch, pfl, fedjax and Flower (about 20 minutes; installs them)
 	$(BIN)/python benchmarks/engine.py
