@@ -188,7 +188,7 @@ class _Search:
             if o.comm:
                 near = replace(even, iid=0.0, comm=1.0)
                 yield self._dealt(near, np.arange(len(e.p))), servers
-            if o.comm and servers is None:
+            if o.comm and servers is None and o.rough.shared is not None:
                 yield from self._by_edges()
         if refused is not None and not self.found:
             raise refused

@@ -17,6 +17,7 @@ from coterie.network.tcp import PROFILES
 TCP = PROFILES["tuned"]
 ENTRIES = 1 << 18  # of servers and nodes, up to which all delays between them are worked out once
 FEW = 16  # servers that are weighed on shared links: so many near ones, and as many amid members
+NEARLY = 0.5  # of the time at the ends
 TIE = 1e-9  # relative
 
 
@@ -75,6 +76,22 @@ class Rough:
         slowest = self._wire * float(self._ways.byte_s.max())
         self._uneven = max(slowest, self._in_s.max(), self._out_s.max()) > crowd
         self._node_row = self._ways.row_of[top.switch_of]
+        if self.shared is not None and not self._binds(crowd):
+            self.shared = None
+
+    def _binds(self, crowd_s: float) -> bool:
+        """Whether links between switches could take as long as what is at either end of them.
+
+        Seen by nodes that are dealt out in turn, each group served by its first.
+        """
+        n, K = len(self._evidence.p), self._evidence.num_groups
+        if self.shared is None or n <= K:
+            return False
+        z = np.arange(n) % K
+        loads = self.shared.loads(self._node_row[:K][z], self._node_row)
+        busiest = self._wire * max(float(load.max(initial=0.0)) for load in loads)
+        slowest = max(float(self._out_s.max()), float(self._in_s.max()))
+        return busiest > NEARLY * max(crowd_s, slowest)
 
     def _bursts(self, nbytes: int) -> int:
         """Count the windows of a transfer, until it has filled its part of the way."""
@@ -242,7 +259,7 @@ class Rough:
     def _able(self, members: _Members, room: dict[int, int], *, limited: bool) -> Ints:
         """List who may serve a group, or say that nobody may; places have so much room left."""
         e, limits = self._evidence, self._evidence.limits
-        able = e.places if len(e.places) else members.best[members.best >= 0]
+        able = e.places if len(e.places) else np.sort(members.best[members.best >= 0])
         if room:
             able = able[[room[int(place)] >= members.size for place in able]]
         if limited and limits.max_hops is not None and len(able):
