@@ -249,6 +249,8 @@ def check(d: Deployment) -> dict[str, Any]:
         raise FlowerError(
             f"{d.folder} and the app {d.app} are one inside the other; choose another --out"
         )
+    if not str(d.folder.absolute()).isprintable():
+        raise FlowerError(f"no unit can name the folder {str(d.folder)!r}; choose another --out")
     for place in d.places:
         if wrong_host(d.host(place)):
             raise FlowerError(f"{place} cannot be reached by others as {d.host(place)!r}")

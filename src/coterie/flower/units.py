@@ -6,7 +6,6 @@ Each is for any process, by its name: `coterie@node-17`, or `NAME=node-17 docker
 from pathlib import Path
 
 from coterie.core.files import write_atomically
-from coterie.flower import FlowerError
 
 SYSTEMD, COMPOSE = "units/coterie@.service", "units/compose.yaml"
 STOP_S = 30
@@ -15,8 +14,6 @@ STOP_S = 30
 def write_units(folder: Path, programs: Path) -> list[Path]:
     """Write the units of a deployment; `programs` is the folder of `coterie` and Flower."""
     home = str(folder.absolute())
-    if any(not letter.isprintable() for letter in home):
-        raise FlowerError(f"{home!r}: no unit can name such a folder; choose another --out")
     (folder / "units").mkdir(exist_ok=True)
     write_atomically(folder / SYSTEMD, systemd(home, str(programs)).encode())
     write_atomically(folder / COMPOSE, compose(home).encode())
@@ -40,7 +37,7 @@ StartLimitIntervalSec=0
 [Service]
 Type=exec
 WorkingDirectory={home.replace("%", "%%")}
-ExecStart={_escaped(f"{home}/start.sh")} %i
+ExecStart={_escaped(f"{home}/start.sh").replace("$", "$$")} %i
 Environment={_escaped(f"PATH={programs}:/usr/local/bin:/usr/bin:/bin")}
 EnvironmentFile=-/etc/default/coterie
 Restart=always
@@ -57,8 +54,8 @@ WantedBy=multi-user.target
 
 
 def _escaped(text: str) -> str:
-    """Write a word as systemd reads it: in quotes, with % and $ as themselves."""
-    for letter, written in (("\\", "\\\\"), ('"', '\\"'), ("%", "%%"), ("$", "$$")):
+    """Write a word as systemd reads it: in quotes, with % as itself."""
+    for letter, written in (("\\", "\\\\"), ('"', '\\"'), ("%", "%%")):
         text = text.replace(letter, written)
     return f'"{text}"'
 
