@@ -35,7 +35,7 @@ from coterie.flower import FlowerError, control
 from coterie.flower.control import keys_of, online, public_key
 from coterie.flower.deploy import Deployment, write
 from coterie.flower.health import rows_of
-from coterie.flower.processes import HELPER, SERVER_APP, below, environment
+from coterie.flower.processes import CLIENT_APP, HELPER, SERVER_APP, below, environment
 from coterie.grouping import Evidence, Grouping
 from coterie.preview.planfile import Plan, PlannedNode, Predicted
 from coterie.simulation.loop import rounds
@@ -44,7 +44,7 @@ from fleets import LIGHT, cut
 from ports import free_blocks
 
 N, TAU2, MIDDLE_S, AGAIN_S, PATIENCE_S = 6, 2, 5.0, 5.0, 900.0
-LINK, NODE, CLIENT_APP = "flower-superlink", "flower-supernode", "flwr-clientapp"
+LINK, NODE = "flower-superlink", "flower-supernode"
 KEEPER = "keeper"
 FAULTS = ("late", "failed", "rejected")
 EDGES = ("edge-0", "edge-1")
@@ -263,6 +263,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="write the table here, too")
     parser.add_argument("--folder", type=Path, help="work here, and leave it")
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # and end what was started
     chosen = [v for v in victims() if args.only in v.kind]
     steps = TAU2 * (4 * len(chosen) + 20)
     folder = args.folder or Path(tempfile.mkdtemp(prefix="flower-recovery-"))
@@ -304,11 +305,8 @@ def killed(here: Deployed, chosen: list[Victim], minutes: float) -> list[str]:
             break
         fates.append(kill(here, victim, usual_s))
         f = fates[-1]
-        print(
-            f"{f.victim.kind}: {f.back_s:.0f} s, {f.round_s:.0f} s, {f.lost}",
-            file=sys.stderr,
-            flush=True,
-        )
+        said = f"{f.victim.kind}: {f.back_s:.0f} s, {f.round_s:.0f} s, {f.lost}"
+        print(said, file=sys.stderr, flush=True)
     rows = [f"| {f.victim.kind} | {f.back_s:.0f} | {f.round_s:.0f} | {f.lost} |" for f in fates]
     head = ["| killed | back after, s | next round after, s | lost |", "| --- | --- | --- | --- |"]
     told = f"{len(fates)} of {len(victims())} processes killed"

@@ -478,14 +478,15 @@ def test_a_process_that_ends_is_started_again(
     d = deployment(tmp_path / "d")
     (d.folder / "logs").mkdir(parents=True)
     said: list[str] = []
-    kept = keep.Kept(d, "node-0", [sys.executable, "-c", "raise SystemExit(3)"], said.append)
+    command = [sys.executable, "-c", "raise SystemExit(3)", "--host", "127.0.0.1", "--port", "1"]
+    kept = keep.Kept(d, "node-0", command, said.append)
     try:
         deadline = time.monotonic() + 120
         while kept.restarts < 2 and time.monotonic() < deadline:
             kept.look()
             time.sleep(0.01)
     finally:
-        keep.stop([kept.process])
+        keep.end_all([kept])
     assert kept.restarts == 2
     assert said[0].startswith("node-0 ended with 3; see ")
 

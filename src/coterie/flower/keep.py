@@ -18,6 +18,7 @@ from coterie.flower.processes import (
     SERVER_APP,
     STOP_S,
     below,
+    end_left,
     flwr,
     listens,
     log_of,
@@ -28,7 +29,7 @@ from coterie.flower.processes import (
 FIRST_S, MOST_S = 1.0, 10.0  # pauses before a process is started again: doubled from the first
 LONG_S = 60.0  # a process that has run that long begins with the first pause again
 LOOK_S = 5.0  # between looks at an app
-BEGIN_S = 20.0  # how long an app may be taken to run without a process
+BEGIN_S = 20.0  # how long an app may be taken to run without that a process of it was ever seen
 
 
 def pause_s(ends: int) -> float:
@@ -53,7 +54,15 @@ class Kept:
         self._d, self._command, self._say = d, command, say
         self._helped, self._end_at = False, 0.0
         self._again_at: float | None = None
-        self.process, self.since = start(d, name, command), time.monotonic()
+        self.process, self.since = self._start(), time.monotonic()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        end_left(self._d, self._command)
+        return start(self._d, self.name, self._command)
+
+    def clear(self) -> None:
+        """Kill what the process left."""
+        end_left(self._d, self._command)
 
     @property
     def lives(self) -> bool:
@@ -75,7 +84,7 @@ class Kept:
         if now < self._again_at:
             return False
         self._again_at, self._helped, self._end_at = None, False, 0.0
-        self.process, self.since = start(self._d, self.name, self._command), now
+        self.process, self.since = self._start(), now
         self.restarts += 1
         return True
 
@@ -109,6 +118,7 @@ class Place:
         self._d, self._say = d, say
         self._fresh, self._keys = True, 0.0
         self._look_at = self._alone_since = 0.0
+        self._seen = 0  # the last app that a process was seen of
         self._problem = ""
 
     def look(self) -> None:
@@ -158,16 +168,16 @@ class Place:
 
     def _tend(self, now: float) -> None:
         """Begin the app again if its process is gone before its time."""
+        living = below(self.link.process.pid, SERVER_APP)  # before how it ended, if it did
         begun = apps(self._d, self.place)
-        living = below(self.link.process.pid, SERVER_APP)
+        fresh, self._fresh = self._fresh, False
         if not begun:
-            self._fresh = False
             return
-        if living or not begun[0].unfinished:
-            self._alone_since = now
-        waited_s = BEGIN_S if self._fresh else now - (self._alone_since or now)
+        if living:
+            self._seen, self._alone_since = begun[0].number, now
+        known = fresh or self._seen == begun[0].number
+        waited_s = BEGIN_S if known else now - (self._alone_since or now)
         self._alone_since = self._alone_since or now
-        self._fresh = False
         done = self.place == COORDINATOR and (self._d.folder / RESULT).exists()
         if due(begun[0], living, waited_s, done=done):
             self._say(f"the app of {self.place} was {begun[0].status}; it is begun again")
@@ -182,8 +192,8 @@ class Place:
 def due(app: App, living: list[int] | None, waited_s: float, *, done: bool) -> bool:
     """Whether an app is to be begun again that was begun last.
 
-    `living` are its processes, None where they are not to be seen; `waited_s` is how long there has
-    been none.
+    `living` are its processes, None where they are not to be seen; `waited_s` is how long none has
+    come.
 
     >>> [due(App(1, s), [], BEGIN_S, done=False) for s in ("running", "finished:failed")]
     [True, True]
@@ -237,12 +247,14 @@ def keep(d: Deployment, name: str, say: Say, until: Callable[[], bool] = lambda:
                 each.look()
             time.sleep(0.3)
     finally:
-        stop([process_of(each) for each in kept])
+        end_all([each.link if isinstance(each, Place) else each for each in kept])
 
 
-def process_of(kept: Kept | Place) -> subprocess.Popen[bytes]:
-    """Return the process that is kept."""
-    return kept.link.process if isinstance(kept, Place) else kept.process
+def end_all(kept: list[Kept]) -> None:
+    """End processes at once, and what they leave."""
+    stop([each.process for each in kept])
+    for each in kept:
+        each.clear()
 
 
 def _node(d: Deployment, name: str) -> int:

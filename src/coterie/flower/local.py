@@ -12,13 +12,12 @@ from coterie.flower.deploy import LINKS, Deployment
 from coterie.flower.edge import RESULT
 from coterie.flower.health import Health, Rounds, rows_of
 from coterie.flower.hosts import COORDINATOR
-from coterie.flower.keep import Kept, Place, begin
+from coterie.flower.keep import Kept, Place, begin, end_all
 from coterie.flower.processes import (
     POLL_S,
     app_log_of,
     check_free,
     log_of,
-    stop,
     wait_for_port,
 )
 
@@ -93,7 +92,7 @@ def started(d: Deployment, say: Say = print) -> Iterator[Local]:
         say(f"{len(d.nodes())} SuperNodes started, and {len(d.bridges())} for the edges")
         yield all_
     finally:
-        stop(list(all_.processes.values()))
+        end_all([*(place.link for place in all_.places.values()), *all_.nodes.values()])
 
 
 def run_locally(d: Deployment, say: Say = print) -> dict[str, object]:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from coterie.flower import FlowerError
@@ -17,11 +18,16 @@ from coterie.flower.edge import app_log
 START_S, STOP_S, POLL_S = 120.0, 20.0, 0.3
 PR_SET_PDEATHSIG = 1
 HELPER = "flower-superexec"  # that a SuperLink or a SuperNode starts, and starts apps
-SERVER_APP = "flwr-serverapp"
+SERVER_APP, CLIENT_APP = "flwr-serverapp", "flwr-clientapp"
 
 
 def start(d: Deployment, name: str, command: list[str]) -> subprocess.Popen[bytes]:
-    """Start a process of its own group that ends when this one does; its words go to a log."""
+    """Start a process of its own group that ends when this one does; its words go to a log.
+
+    A SuperNode is asked to end, for then its SuperLink lets it in again at once. A SuperLink is
+    killed, for else it waits for its connections to close, and keeps its port that long.
+    """
+    ends = signal.SIGKILL if command[0] == "flower-superlink" else signal.SIGTERM
     with log_of(d, name).open("ab") as log:
         return subprocess.Popen(
             _here(command),
@@ -31,7 +37,7 @@ def start(d: Deployment, name: str, command: list[str]) -> subprocess.Popen[byte
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=_die_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509
+            preexec_fn=(partial(_die_with_parent, ends) if sys.platform == "linux" else None),  # noqa: PLW1509
         )
 
 
@@ -51,6 +57,23 @@ def stop(processes: list[subprocess.Popen[bytes]]) -> None:
                 continue
 
 
+def end_left(d: Deployment, command: list[str]) -> None:
+    """Kill what a SuperLink or SuperNode of that command left: its helper, and apps.
+
+    They end by themselves when they notice, but for those that hang while they do.
+    """
+    host, port = (command[command.index(word) + 1] for word in ("--host", "--port"))
+    address, folder = f"{f'[{host}]' if ':' in host else host}:{port}", d.folder.resolve()
+    for path in Path("/proc").glob("[0-9]*"):
+        words = _words(int(path.name)).split("\0")
+        ours = any(Path(word).name in (HELPER, SERVER_APP, CLIENT_APP) for word in words[:2])
+        try:
+            if ours and address in words and (path / "cwd").readlink() == folder:
+                os.kill(int(path.name), signal.SIGKILL)
+        except OSError:
+            continue
+
+
 def environment(folder: Path) -> dict[str, str]:
     """Return the environment of what is started: Flower's own folder is inside the deployment."""
     found = {**os.environ, **QUIET, "FLWR_HOME": str(folder.absolute() / "home")}
@@ -64,8 +87,8 @@ def _here(command: list[str]) -> list[str]:
     return [str(beside) if beside.exists() else command[0], *command[1:]]
 
 
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+def _die_with_parent(number: int) -> None:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
 
 
 def log_of(d: Deployment, name: str) -> Path:
