@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -63,6 +63,14 @@ class Victim:
         """Name the SuperNodes that are started again with it."""
         whole = self.program in (KEEPER, NODE) or (self.program == HELPER and self.parent == NODE)
         return [self.keeper] if whole and self.keeper != "coordinator" else []
+
+    def strike(self, here: "Deployed", pid: int) -> None:
+        """Kill it; a keeper is started again, as its unit does."""
+        os.kill(pid, signal.SIGKILL)
+        if self.program == KEEPER:
+            here.keepers[self.keeper].wait()
+            time.sleep(AGAIN_S)
+            here.start(self.keeper)
 
     @property
     def kind(self) -> str:
@@ -140,13 +148,66 @@ class Deployed:
 
 
 @dataclass(frozen=True)
+class Mishap:
+    """What else happens to a deployment: what is done, and which SuperNodes begin again by it."""
+
+    kind: str
+    act: Callable[[Deployed], None]
+    restarts: tuple[str, ...] = ()
+
+    def strike(self, here: Deployed, pid: int) -> None:
+        """Let it happen."""
+        self.act(here)
+
+
+def power_cut(here: Deployed) -> None:
+    """Kill all keepers and all below at once, and start them again."""
+    for process in here.keepers.values():
+        tree = [process.pid, *(below(process.pid, "") or [])]
+        for pid in tree:
+            os.kill(pid, signal.SIGKILL)
+    for process in here.keepers.values():
+        process.wait()
+    time.sleep(AGAIN_S)
+    for name in list(here.keepers):
+        here.start(name)
+
+
+def forget(here: Deployed) -> None:
+    """Stop an edge, remove what its SuperLink remembers, and start it again."""
+    here.keepers["edge-0"].terminate()
+    here.keepers["edge-0"].wait()
+    for path in (here.d.folder / "links").glob("edge-0.db*"):
+        path.unlink()
+    here.start("edge-0")
+    wait(lambda: links_online(here.d, "edge-0") == N // 2, "the nodes of edge-0")
+    subprocess.run(["./run.sh"], cwd=here.d.folder, env=environment(here.d.folder), check=True)
+
+
+def restart_node(here: Deployed) -> None:
+    """Stop a node as systemctl restart does, and start it again."""
+    here.keepers["node-1"].terminate()
+    here.keepers["node-1"].wait()
+    here.start("node-1")
+
+
+def mishaps() -> list[Mishap]:
+    """What else was tried."""
+    everyone = (*EDGES, *(f"node-{i}" for i in range(N)))
+    return [
+        Mishap("node-1 stopped and started (systemctl restart)", restart_node, ("node-1",)),
+        Mishap("all at once, as by a power cut", power_cut, everyone),
+        Mishap("links/edge-0.db lost; run.sh", forget),
+    ]
+
+
+@dataclass(frozen=True)
 class Fate:
     """What came of a kill."""
 
-    victim: Victim
+    kind: str
     back_s: float  # until its like was there again
     round_s: float  # until the next round was over
-    usual_s: float  # that a round takes
     lost: str
 
 
@@ -199,25 +260,24 @@ def simulated(config: Config) -> Iterator[float]:
             yield state.row.test_accuracy
 
 
-def kill(here: Deployed, victim: Victim, usual_s: float) -> Fate:
+def kill(here: Deployed, victim: Victim | Mishap) -> Fate:
     """Kill a process in the middle of a round; wait for its like, and for the round to end."""
     wait(lambda: all_online(here.d), "all SuperNodes online")
-    before, keys = activations(here.d), victim.restarts
+    before = activations(here.d)
     time.sleep(MIDDLE_S)
-    pid, rows = wait(lambda: here.find(victim), victim.kind), len(rows_of(here.d))
-    begun = time.monotonic()
-    os.kill(pid, signal.SIGKILL)
-    if victim.program == KEEPER:
-        here.keepers[victim.keeper].wait()
-        time.sleep(AGAIN_S)
-        here.start(victim.keeper)
-    wait(lambda: here.find(victim) not in (None, pid), f"{victim.kind}, again")
-    for name in keys:
+    pid = 0
+    if isinstance(victim, Victim):
+        pid = wait(lambda: here.find(victim), victim.kind)
+    rows, begun = len(rows_of(here.d)), time.monotonic()
+    victim.strike(here, pid)
+    if isinstance(victim, Victim):
+        wait(lambda: here.find(victim) not in (None, pid), f"{victim.kind}, again")
+    for name in victim.restarts:
         wait(lambda name=name: activations(here.d).get(name) not in (None, before[name]), name)
     back_s = time.monotonic() - begun
     wait(lambda: len(rows_of(here.d)) > rows, f"a round after {victim.kind} was killed")
     round_s = time.monotonic() - begun
-    return Fate(victim, back_s, round_s, usual_s, lost_in(rows_of(here.d)[rows]))
+    return Fate(victim.kind, back_s, round_s, lost_in(rows_of(here.d)[rows]))
 
 
 def lost_in(row: dict[str, Any]) -> str:
@@ -264,7 +324,8 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="work here, and leave it")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # and end what was started
-    chosen = [v for v in victims() if args.only in v.kind]
+    every: list[Victim | Mishap] = [*victims(), *mishaps()]
+    chosen = [v for v in every if args.only in v.kind]
     steps = TAU2 * (4 * len(chosen) + 20)
     folder = args.folder or Path(tempfile.mkdtemp(prefix="flower-recovery-"))
     config, port = config_of(steps), next(free_blocks(100))
@@ -288,7 +349,7 @@ def main() -> None:
         shutil.rmtree(folder)
 
 
-def killed(here: Deployed, chosen: list[Victim], minutes: float) -> list[str]:
+def killed(here: Deployed, chosen: list[Victim | Mishap], minutes: float) -> list[str]:
     """Start everything, kill one after the other, and return the table."""
     d = here.d
     for name in [*d.places, *d.nodes()]:
@@ -303,13 +364,13 @@ def killed(here: Deployed, chosen: list[Victim], minutes: float) -> list[str]:
     for victim in chosen:
         if time.monotonic() > deadline:
             break
-        fates.append(kill(here, victim, usual_s))
+        fates.append(kill(here, victim))
         f = fates[-1]
-        said = f"{f.victim.kind}: {f.back_s:.0f} s, {f.round_s:.0f} s, {f.lost}"
+        said = f"{f.kind}: {f.back_s:.0f} s, {f.round_s:.0f} s, {f.lost}"
         print(said, file=sys.stderr, flush=True)
-    rows = [f"| {f.victim.kind} | {f.back_s:.0f} | {f.round_s:.0f} | {f.lost} |" for f in fates]
+    rows = [f"| {f.kind} | {f.back_s:.0f} | {f.round_s:.0f} | {f.lost} |" for f in fates]
     head = ["| killed | back after, s | next round after, s | lost |", "| --- | --- | --- | --- |"]
-    told = f"{len(fates)} of {len(victims())} processes killed"
+    told = f"{len(fates)} of {len(victims()) + len(mishaps())} tried"
     told += f"; a round takes {usual_s:.0f} s otherwise"
     return [*head, *rows, "", told]
 
@@ -334,12 +395,18 @@ def activations(d: Deployment) -> dict[str, str]:
     return found
 
 
+def links_online(d: Deployment, place: str) -> int:
+    """Return how many SuperNodes a place has; 0 while it does not answer."""
+    try:
+        return online(d, place)
+    except FlowerError:
+        return 0
+
+
 def all_online(d: Deployment) -> bool:
     """Whether every SuperNode is connected."""
-    try:
-        return online(d, "coordinator") == 2 and online(d, "edge-0") + online(d, "edge-1") == N
-    except FlowerError:
-        return False
+    nodes = sum(links_online(d, place) for place in EDGES)
+    return links_online(d, "coordinator") == len(EDGES) and nodes == N
 
 
 if __name__ == "__main__":

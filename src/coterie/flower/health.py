@@ -76,6 +76,11 @@ class Rounds:
             yield f"round {row['round']} of {rounds_of(self._d)}: {said_row(row)}"
         self.told = max(self.told, len(rows))
 
+    def said(self) -> str:
+        """Say how many are over, and since when."""
+        since_s, of = time.monotonic() - self.since, rounds_of(self._d)
+        return f"{self.told} of {of} rounds over, {since_s:.0f} s into the next"
+
 
 def _stamp(path: Path) -> tuple[int, int]:
     try:

@@ -135,8 +135,7 @@ def _watch(here: Local, rounds: Rounds) -> None:
                 )
         if time.monotonic() >= health_at:
             health_at = time.monotonic() + HEALTH_S
-            since_s = time.monotonic() - rounds.since
-            say(f"{here.health()}; {rounds.told} rounds over, the last {since_s:.0f} s ago")
+            say(f"{here.health()}; {rounds.said()}")
         time.sleep(POLL_S)
     for line in rounds.new():
         say(line)
