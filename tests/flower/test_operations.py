@@ -2,6 +2,7 @@
 
 import configparser
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -187,6 +188,30 @@ def test_the_compose_file_is_for_every_process(home: str) -> None:
     assert (service["restart"], service["network_mode"]) == ("unless-stopped", "host")
 
 
+def compose_program() -> list[str]:
+    """Docker Compose, if it is here: as a plugin or as a program of its own."""
+    for words in (["docker", "compose"], ["docker-compose"]):
+        if shutil.which(words[0]):
+            done = subprocess.run([*words, "version"], capture_output=True, check=False)
+            if done.returncode == 0:
+                return words
+    return []
+
+
+@pytest.mark.skipif(not compose_program(), reason="Docker Compose is not here")
+def test_docker_compose_reads_the_file(tmp_path: Path) -> None:
+    d = deployment(tmp_path / "$d 'a b'")
+    write(d)
+    config = [*compose_program(), "-f", str(d.folder / "units" / "compose.yaml"), "config"]
+    env = {**os.environ, "NAME": "node-3", "COTERIE_IMAGE": "coterie"}
+    done = subprocess.run(config, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "node-3" in done.stdout
+    env.pop("NAME")
+    done = subprocess.run(config, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode != 0, "a process must be named"
+
+
 def test_scripts_and_units_are_as_many_for_5000_nodes(tmp_path: Path) -> None:
     many = plan([f"n{i}" for i in range(5000)])
     d = deployment(tmp_path / "d", plan=many, node_port=20000)
@@ -320,8 +345,10 @@ def test_a_changed_plan_goes_on_with_the_model_and_the_numbers(tmp_path: Path) -
     header = saved(d.folder / "state")
     assert (header["t"], len(header["rows"])) == (8, 4)
     assert header["about"] == {"edges": 2, "tau1": 1, "tau2": 3, "config.lr": 0.5}
-    again = coterie(*words, "--from", old.folder, "--write-only")
-    assert again.exit_code == 0, "the same command again changes nothing"
+    for more in (["--from", old.folder], []):
+        again = coterie(*words, *more, "--write-only")
+        assert again.exit_code == 0, again.output
+        assert read_deployment(tmp_path / "new") == d, "the same command again changes nothing"
 
 
 @needs_flower

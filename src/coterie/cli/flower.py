@@ -158,10 +158,12 @@ def _hosts(plan: "Plan", hosts: Path | None, coordinator: str) -> dict[str, str]
 
 def _write(deployment: "Deployment", old: Path | None) -> "Deployment":
     """Write a deployment; with an old one, go on from it. Return it as it is written."""
-    from coterie.flower.carry import carry_keys, carry_run, prepared
+    from coterie.flower.carry import as_before, carry_keys, carry_run, prepared
     from coterie.flower.deploy import check, write
 
-    if old is not None:
+    if old is None:
+        deployment = as_before(deployment)
+    else:
         deployment, carried = prepared(old, deployment)
         check(deployment)
         carry_keys(old, deployment)

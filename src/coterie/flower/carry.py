@@ -6,7 +6,7 @@ from pathlib import Path
 
 from coterie.core.files import read_object
 from coterie.flower import FlowerError
-from coterie.flower.deploy import HOSTS, Deployment, read_deployment
+from coterie.flower.deploy import HOSTS, SETTINGS, Deployment, read_deployment
 from coterie.flower.edge import coordinator_terms, edge_name
 from coterie.flower.groups import Groups
 from coterie.flower.health import STATE
@@ -48,6 +48,14 @@ def renumbered(old: Deployment, new: Deployment) -> Deployment:
         else:
             numbers[node.node], taken = taken, taken + 1
     return replace(new, numbers=numbers)
+
+
+def as_before(d: Deployment) -> Deployment:
+    """Keep the numbers that the folder gives its nodes already, if it is of this plan."""
+    if not (d.folder / SETTINGS).exists():
+        return d
+    before = read_deployment(d.folder)
+    return replace(d, numbers=before.numbers) if before.plan == d.plan else d
 
 
 def prepared(folder: Path, new: Deployment) -> tuple[Deployment, Carried]:

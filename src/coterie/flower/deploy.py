@@ -137,12 +137,14 @@ class Deployment:
 
     def nodes(self) -> dict[str, list[str]]:
         """Return the command of every node's SuperNode, by key; a node trains as its number."""
-        return {self.key(i): self.node(i) for i in range(len(self.plan.nodes))}
+        top = self.top
+        return {self.key(i): self.node(i, top) for i in range(len(self.plan.nodes))}
 
-    def node(self, i: int) -> list[str]:
-        """Return the command of the SuperNode of node i of the plan."""
+    def node(self, i: int, top: int = 0) -> list[str]:
+        """Return the command of the SuperNode of node i of the plan; `top` saves counting."""
         node, number = self.plan.nodes[i], self.number(i)
-        config = f"node-id={quoted(node.node)} partition-id={number} num-partitions={self.top}"
+        of = top or self.top
+        config = f"node-id={quoted(node.node)} partition-id={number} num-partitions={of}"
         to = edge_name(node.group)
         return self.supernode(to, self.node_port + number, self.key(i), config)
 
@@ -232,11 +234,12 @@ def read_deployment(folder: Path) -> Deployment:
     if not isinstance(raw, dict) or (raw.get("format"), raw.get("version")) != (FORMAT, VERSION):
         raise FlowerError(f"{path}: is no deployment of version {VERSION}; write it again")
     plan = read_plan(folder / "plan.json")
-    wanted = {"hosts": dict, "numbers": dict, "tls": bool, "device_keys": bool, "timeout_s": float}
-    for key in (*STORED, "hosts", "numbers"):
+    maps, flags = ("hosts", "numbers"), ("tls", "device_keys")
+    wanted = {**dict.fromkeys(maps, dict), **dict.fromkeys(flags, bool), "timeout_s": int | float}
+    for key in (*STORED, *maps):
         if not isinstance(raw.get(key), wanted.get(key, int)):
             raise FlowerError(f"{path}: {key} is {raw.get(key)!r}; write the folder again")
-    values = {key: raw[key] for key in (*STORED, "hosts", "numbers")}
+    values = {key: raw[key] for key in (*STORED, *maps)}
     return Deployment(plan, folder / "edge-app", folder, **values)
 
 
@@ -353,8 +356,9 @@ def _write_table(d: Deployment) -> None:
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(["process", "node", "group", "superlink", "port"])
+    at_edge = {place: d.address(place) for place in d.places}
     for i, node in enumerate(d.plan.nodes):
-        at = d.address(edge_name(node.group)), d.node_port + d.number(i)
+        at = at_edge[edge_name(node.group)], d.node_port + d.number(i)
         rows.writerow([d.key(i), node.node, node.group, *at])
     write_atomically(d.folder / "nodes.csv", text.getvalue().encode())
 
