@@ -28,7 +28,7 @@ from coterie.flower.processes import (
 
 FIRST_S, MOST_S = 1.0, 10.0  # pauses before a process is started again: doubled from the first
 LONG_S = 60.0  # a process that has run that long begins with the first pause again
-LOOK_S = 5.0  # between looks at an app
+LOOK_S, HELPER_S = 5.0, 2.0  # between looks at an app, and at a helper
 BEGIN_S = 20.0  # how long an app may be taken to run without that a process of it was ever seen
 
 
@@ -52,7 +52,7 @@ class Kept:
         """Start the process."""
         self.name, self.restarts, self.ends = name, 0, 0
         self._d, self._command, self._say = d, command, say
-        self._helped, self._end_at = False, 0.0
+        self._helped, self._end_at, self._helper_at = False, 0.0, 0.0
         self._again_at: float | None = None
         self.process, self.since = self._start(), time.monotonic()
 
@@ -73,7 +73,9 @@ class Kept:
         """Do what is due; return whether the process was started again."""
         now = time.monotonic()
         if self.lives:
-            self._look_at_helper(now)
+            if now >= self._helper_at:
+                self._look_at_helper(now)
+                self._helper_at = now + HELPER_S
             return False
         if self._again_at is None:
             self.ends = 1 if now - self.since > LONG_S else self.ends + 1
