@@ -4,6 +4,7 @@ import configparser
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -30,6 +31,7 @@ from coterie.preview.planfile.writing import contents
 from coterie.simulation.schedule import Schedule
 from coterie.simulation.state import Plan as Groupings
 from plans import EXAMPLE
+from resuming import wait_for
 
 APP = Path(__file__).parents[2] / "examples" / "flower_app"
 NAMES = ("a", "b", "c", "d", "e", "f")
@@ -516,6 +518,29 @@ def test_a_process_that_ends_is_started_again(
         keep.end_all([kept])
     assert kept.restarts == 2
     assert said[0].startswith("node-0 ended with 3; see ")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are seen on Linux alone")
+def test_of_several_processes_of_an_app_the_newest_is_left(tmp_path: Path) -> None:
+    from coterie.flower.processes import below, end_older
+
+    waits, mark = "import time; time.sleep(600)", f"an-app-{tmp_path.name}"
+    parent = f"""
+import subprocess, sys, time
+for _ in range(3):
+    subprocess.Popen([sys.executable, "-c", "{waits}", "{mark}"])
+    time.sleep(0.1)
+{waits}
+"""
+    process = subprocess.Popen([sys.executable, "-c", parent], start_new_session=True)
+    try:
+        wait_for(lambda: len(below(process.pid, mark) or []) == 3)
+        assert end_older(process.pid, mark) == 2
+        wait_for(lambda: len(below(process.pid, mark) or []) == 1)
+        assert end_older(process.pid, mark) == 0
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def test_rounds_are_told_once_each(tmp_path: Path) -> None:

@@ -14,11 +14,13 @@ from coterie.flower.deploy import Deployment
 from coterie.flower.edge import RESULT
 from coterie.flower.hosts import COORDINATOR
 from coterie.flower.processes import (
+    CLIENT_APP,
     HELPER,
     SERVER_APP,
     STOP_S,
     below,
     end_left,
+    end_older,
     flwr,
     listens,
     log_of,
@@ -91,6 +93,9 @@ class Kept:
         return True
 
     def _look_at_helper(self, now: float) -> None:
+        for program in (SERVER_APP, CLIENT_APP):
+            if older := end_older(self.process.pid, program):
+                self._say(f"{self.name}: {older} {program} ended that took too long to begin")
         there = below(self.process.pid, HELPER)
         if there is None:
             return

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -160,6 +161,27 @@ def below(pid: int, program: str) -> list[int] | None:
     if not Path(f"/proc/{pid}/task").exists():
         return None
     return [child for child in _family(pid) if program in _words(child) and _lives(child)]
+
+
+def end_older(pid: int, program: str) -> int:
+    """Kill all but the newest process below one that run a program; return how many that were.
+
+    Flower starts an app anew that has not begun within 30 s, and lets the first run on, in vain.
+    Where the first was slow for want of time, many are slower: none would ever begin.
+    """
+    found = sorted(below(pid, program) or [], key=_began)
+    for older in found[:-1]:
+        with suppress(ProcessLookupError):
+            os.kill(older, signal.SIGKILL)
+    return max(0, len(found) - 1)
+
+
+def _began(pid: int) -> int:
+    """Return when a process began, in ticks since the system did."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    except (OSError, IndexError):
+        return 0
 
 
 def _family(pid: int) -> Iterator[int]:
