@@ -1,6 +1,6 @@
 """Kill every process of a deployment on Flower once, and see how training goes on.
 
-    python benchmarks/flower_recovery.py [--minutes 60] [--only WORD] [--out FILE]
+    python benchmarks/flower_recovery.py [--minutes 60] [--only WORD] [--skip N] [--out FILE]
 
 Six nodes in two groups over loopback, with TLS and keys: three SuperLinks, their helpers and apps,
 two bridges, six SuperNodes with theirs, each kept by `start.sh` as on a machine of its own. One
@@ -320,12 +320,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=90.0, help="stop killing after that")
     parser.add_argument("--only", default="", help="kill only what has this word in its name")
+    parser.add_argument("--skip", type=int, default=0, help="leave out so many of the first")
     parser.add_argument("--out", type=Path, help="write the table here, too")
     parser.add_argument("--folder", type=Path, help="work here, and leave it")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # and end what was started
     every: list[Victim | Mishap] = [*victims(), *mishaps()]
-    chosen = [v for v in every if args.only in v.kind]
+    chosen = [v for v in every[args.skip :] if args.only in v.kind]
     steps = TAU2 * (4 * len(chosen) + 20)
     folder = args.folder or Path(tempfile.mkdtemp(prefix="flower-recovery-"))
     config, port = config_of(steps), next(free_blocks(100))

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from coterie.core.types import Say
@@ -123,7 +124,7 @@ class Place:
         self.place, self.app_starts = place, 0
         self.ready = False
         self._d, self._say = d, say
-        self._fresh, self._keys = True, 0.0
+        self._fresh, self._keys = True, 0
         self._look_at = self._alone_since = 0.0
         self._seen = 0  # the last app that a process was seen of
         self._problem = ""
@@ -164,7 +165,8 @@ class Place:
         """Register the keys that are here, once, and again when the folder has changed."""
         if not self._d.secure:
             return
-        changed = (self._d.folder / "keys").stat().st_mtime
+        folder = self._d.folder / "keys"
+        changed = max(path.stat().st_mtime_ns for path in [folder, *folder.glob("*.pub")])
         if self.ready and changed == self._keys:
             return
         done = register(self._d, self.place)
@@ -193,7 +195,8 @@ class Place:
             self._alone_since = 0.0
             for app in begun:
                 if app.unfinished:
-                    end_app(self._d, self.place, app.number)
+                    with suppress(FlowerError):  # it may have ended meanwhile
+                        end_app(self._d, self.place, app.number)
 
 
 def due(app: App, living: list[int] | None, waited_s: float, *, done: bool) -> bool:
