@@ -15,7 +15,7 @@ import tomli_w
 from coterie import Config
 from coterie.config.factories import divide, load_dataset
 from coterie.flower.deploy import Deployment
-from coterie.flower.local import _flwr, _wait_for_port, start, stop
+from coterie.flower.processes import flwr, start, stop, wait_for_port
 from coterie.models import make_model
 from plans import EXAMPLE
 
@@ -59,11 +59,12 @@ class Fleet:
         d, to = self.deployment, f"127.0.0.1:{self.through or self.port}"
         (self.folder / "home").mkdir(parents=True, exist_ok=True)
         (self.folder / "logs").mkdir(exist_ok=True)
+        (self.folder / "links").mkdir(exist_ok=True)
         links = {"superlink": {"default": "all", "all": {"address": to, "insecure": True}}}
         (self.folder / "home" / "config.toml").write_text(tomli_w.dumps(links))
         processes = {"superlink": start(d, "superlink", d.superlink("coordinator"))}
         try:
-            _wait_for_port("127.0.0.1", self.port, processes["superlink"], self.folder / "logs")
+            wait_for_port("127.0.0.1", self.port, processes["superlink"], self.folder / "logs")
             for i in range(self.n):
                 config = f"partition-id={i} num-partitions={self.n}"
                 command = ["flower-supernode", "--insecure", "--superlink", to]
@@ -77,7 +78,7 @@ class Fleet:
         """Start the light app with some settings."""
         values = {**config, "nodes": self.n, "result": str(self.result)}
         words = [f"{key.replace('_', '-')}={json.dumps(value)}" for key, value in values.items()]
-        _flwr(self.deployment, ["flwr", "run", str(LIGHT), "all", "--run-config", " ".join(words)])
+        flwr(self.deployment, ["flwr", "run", str(LIGHT), "all", "--run-config", " ".join(words)])
 
     @property
     def result(self) -> Path:

@@ -12,8 +12,7 @@ import pytest
 pytest.importorskip("flwr", reason="flwr is not installed: pip install 'coterie[flower]'")
 
 from coterie.core.errors import CoterieError
-from coterie.flower import FlowerError, apps, local
-from coterie.flower.deploy import Deployment
+from coterie.flower import FlowerError, apps
 from coterie.flower.messages import Answer, Kind, Request
 from coterie.preview.planfile.writing import contents
 from plans import EXAMPLE
@@ -163,42 +162,3 @@ def test_the_coordinator_does_not_go_on_with_other_settings(
     ):
         coordinate(monkeypatch, tmp_path, tau2=9)
     assert coordinate(monkeypatch, tmp_path, learning_rate=0.1, tau2=9)["status"] == "complete"
-
-
-def listed(monkeypatch: pytest.MonkeyPatch, *statuses: str) -> None:
-    """Let a SuperLink list apps, the one that was started last first."""
-    said = json.dumps({"success": True, "runs": [{"status": status} for status in statuses]})
-    monkeypatch.setattr(local, "_flwr", lambda d, command: said)
-
-
-@pytest.mark.parametrize(
-    ("place", "statuses", "ends"),
-    [
-        ("coordinator", ["running", "finished:failed"], False),
-        ("coordinator", ["finished:completed"], True),
-        ("coordinator", ["finished:failed"], True),
-        ("edge-0", ["pending"], False),
-        ("edge-0", ["finished:completed"], False),
-        ("edge-1", ["finished:failed"], True),
-        ("edge-1", [], False),
-    ],
-)
-def test_an_app_that_ended_before_its_time_is_noticed(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: str, statuses: list[str], ends: bool
-) -> None:
-    d = Deployment(EXAMPLE, tmp_path / "app", tmp_path)
-    listed(monkeypatch, *statuses)
-    if not ends:
-        local.check_app(d, place, tmp_path / "result.json")
-        return
-    with pytest.raises(FlowerError, match=rf"the app of {place} ended \({statuses[0]}\); see "):
-        local.check_app(d, place, tmp_path / "result.json")
-
-
-def test_a_coordinator_that_left_a_result_has_not_ended_before_its_time(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    listed(monkeypatch, "finished:failed")
-    (tmp_path / "result.json").write_text("{}")
-    d = Deployment(EXAMPLE, tmp_path / "app", tmp_path)
-    local.check_app(d, "coordinator", tmp_path / "result.json")

@@ -19,6 +19,7 @@ from click.testing import CliRunner
 from coterie.cli import main
 from coterie.config.prepare import prepare
 from coterie.flower import FlowerError
+from coterie.flower.control import keys_of
 from coterie.flower.deploy import Deployment, write
 from coterie.flower.edge import coordinator_terms, digest_of, edge_name, serve, terms_of
 from coterie.flower.hosts import read_hosts
@@ -232,7 +233,7 @@ def test_beyond_loopback_tls_and_keys_are_on(tmp_path: Path) -> None:
         assert command[command.index("--host") + 1] == "127.0.0.1", "its own port stays here"
         assert "--root-certificates" in command
         assert "--auth-supernode-private-key" in command
-    assert len(d.registrations()) == 2 + N
+    assert [len(keys_of(d, place)) for place in d.places] == [2, 3, 3]
     assert d.nodes()["node-1"][2] == "edge.example:8002"
 
 
@@ -261,14 +262,9 @@ def test_certificates_are_for_their_hosts_and_secrets_are_secret(tmp_path: Path)
 
 def test_what_is_written_reports_to_nobody_and_is_shell(tmp_path: Path) -> None:
     scripts = write(deployment(tmp_path))
-    assert {path.name for path in scripts} == {
-        "coordinator.sh",
-        "run.sh",
-        *(f"edge-{k}.sh" for k in range(2)),
-        *(f"bridge-edge-{k}.sh" for k in range(2)),
-        *(f"node-{i}.sh" for i in range(N)),
-    }
-    for path in scripts:
+    names = ["start.sh", "register.sh", "run.sh", "coterie@.service", "compose.yaml"]
+    assert [path.name for path in scripts] == names, "as many for 5,000 nodes as for 6"
+    for path in scripts[:3]:
         assert subprocess.run(["sh", "-n", str(path)], check=False).returncode == 0
         assert "FLWR_TELEMETRY_ENABLED=0" in path.read_text()
         assert "0.0.0.0" not in path.read_text()
@@ -452,7 +448,9 @@ def test_the_command_writes_and_starts_nothing_for_other_machines(tmp_path: Path
     words = ["flower", "up", str(tmp_path / "plan.json"), "--hosts", str(tmp_path / "hosts.csv")]
     done = CliRunner().invoke(main, [*words, "--app", str(APP), "-o", str(tmp_path / "d")])
     assert done.exit_code == 0, done.output
-    there, others = str(tmp_path / "d"), "--exclude 'keys/*' --exclude 'certificates/*.key'"
+    there, others = str(tmp_path / "d"), "--include 'keys/*.pub' --exclude 'keys/*'"
+    for kept in ("certificates/*.key", "links/*", "logs/*", "state/*"):
+        others += f" --exclude '{kept}'"
     assert done.output.splitlines()[1:-1] == [
         f"rsync -a {others} {there}/ 10.0.0.2:{there}/",
         f"rsync -aR {there}/./certificates/edge-0.key {there}/./keys/edge-0 "

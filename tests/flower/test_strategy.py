@@ -28,13 +28,13 @@ from coterie.core.errors import CoterieError
 from coterie.flower import FlowerError, GroupStrategy
 from coterie.flower.algorithm import added
 from coterie.flower.client import answer_query, node_name, parse_ping, round_trip_ms
+from coterie.flower.crew import GridCrew, answer_of
 from coterie.flower.groups import Groups
 from coterie.flower.messages import Answer, Request
 from coterie.flower.network import by_round_trips, network_of
 from coterie.flower.roster import Roster
 from coterie.flower.rounds import rounds
 from coterie.flower.state import State, save_state
-from coterie.flower.strategy import GridCrew, answer_of
 from coterie.grouping import Limits
 from coterie.network import Network
 from coterie.preview.planfile import Plan, PlanError, PlannedNode

@@ -1,17 +1,22 @@
-"""`coterie flower up`: a plan as a deployment of Flower, one SuperLink for every group."""
+"""`coterie flower`: a plan as a deployment of Flower, a SuperLink for every group, kept running."""
 
 import shlex
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from coterie.cli.commands import Commands
-from coterie.cli.options import PATH, SETTING, Option, out_option
+from coterie.cli.options import PATH, SETTING, Option, json_option, out_option
 from coterie.core.errors import CoterieError
 
 if TYPE_CHECKING:
     from coterie.flower.deploy import Deployment
+    from coterie.preview.planfile import Plan
+
+LEAST = "1.40"  # the first Flower whose SuperLink has one port for all
+FROM_PLAN = "plan"  # as --hosts: the names of the plan's servers are hosts
 
 
 def _port_option(name: str, first: int, what: str) -> Option:
@@ -19,9 +24,22 @@ def _port_option(name: str, first: int, what: str) -> Option:
     return click.option(name, type=click.IntRange(1, 65000), default=first, help=text)
 
 
+folder_argument = click.argument("folder", type=PATH, metavar="DIR")
+
+
 @click.group(cls=Commands)
 def flower() -> None:
-    """Deploy a plan on Flower: see docs/howto/flower.md."""
+    """Deploy a plan on Flower, and keep it running.
+
+    \b
+    coterie flower up plan.json                       write everything, and run it here
+    coterie flower up plan.json --hosts hosts.csv     write everything, for other machines
+    coterie flower keep DIR edge-0                    on a machine: keep one process running
+    coterie flower run DIR                            start the training, or go on with it
+    coterie flower status DIR --watch                 rounds as they happen, and who is there
+
+    See docs/howto/flower.md, and docs/howto/flower-recovery.md for what to do when something died.
+    """
 
 
 @flower.command()
@@ -35,9 +53,21 @@ def flower() -> None:
 )
 @out_option("DIR", "Folder to write [deploy-PLAN].")
 @click.option(
+    "--from",
+    "old",
+    type=PATH,
+    metavar="OLD",
+    help="Go on where this deployment of another plan is: its model, rounds, numbers and keys.",
+)
+@click.option(
     "--hosts",
     type=PATH,
-    help="CSV of place and host, for other machines; nothing is started then.",
+    metavar="FILE|plan",
+    help="CSV of place (or server) and host, or 'plan': the plan's servers are hosts. For other "
+    "machines; nothing is started then.",
+)
+@click.option(
+    "--coordinator", default="", metavar="HOST", help="Its host [the file's, or edge 0's]."
 )
 @click.option("--rounds", type=click.IntRange(min=1), help="Global rounds [the plan's steps].")
 @click.option("--timeout", type=float, default=600.0, help="Seconds to wait for a node [600].")
@@ -47,7 +77,10 @@ def flower() -> None:
 @_port_option("--port", 8000, "SuperLinks")
 @_port_option("--node-port", 9100, "SuperNodes")
 @click.option("--tls", is_flag=True, help="Use TLS and SuperNode keys on loopback, too.")
-@click.option("--write-only", is_flag=True, help="Write the commands, and start nothing.")
+@click.option(
+    "--device-keys", is_flag=True, help="Make no SuperNode's key here: see coterie flower key."
+)
+@click.option("--write-only", is_flag=True, help="Write the files, and start nothing.")
 @click.option(
     "--run-config", multiple=True, metavar=SETTING, help="Setting of the app, written as in TOML."
 )
@@ -55,40 +88,43 @@ def up(
     plan: Path,
     app: Path,
     out: Path | None,
+    old: Path | None,
     hosts: Path | None,
+    coordinator: str,
     rounds: int | None,
     timeout: float,
     min_per_group: int,
     port: int,
     node_port: int,
     tls: bool,
+    device_keys: bool,
     write_only: bool,
     run_config: tuple[str, ...],
 ) -> None:
-    """Write the start commands of a PLAN's deployment, and start it on this machine.
+    """Write a PLAN's deployment, and run it on this machine until it is done.
 
     \b
     coterie plan my.toml --export plan.json
     coterie flower up plan.json                       everything here, on loopback, until it is done
-    coterie flower up plan.json --write-only          scripts, apps and settings in deploy-plan/
+    coterie flower up plan.json --write-only          scripts, units and apps in deploy-plan/
     coterie flower up plan.json --hosts hosts.csv     the same for other machines: TLS and keys on
+    coterie flower up new.json --from deploy-plan     other nodes, other groups, the same model
 
     Every group has a SuperLink of its own, to which its nodes connect; a coordinator averages the
-    groups' models once in a global round. Stopped or killed, the same command goes on from the last
-    global round.
+    groups' models once in a global round. What is killed is started again. Stopped or killed
+    itself, the same command goes on from the last global round.
     """
     from coterie.flower import needs_flower
-    from coterie.flower.deploy import Deployment, write
-    from coterie.flower.hosts import read_hosts
+    from coterie.flower.deploy import Deployment
     from coterie.preview.planfile.reading import read_plan
 
-    needs_flower("1.40")  # the first whose SuperLink has one port for all
+    needs_flower(LEAST)
     found = read_plan(plan)
     deployment = Deployment(
         found,
         app,
         out or Path(f"deploy-{plan.stem}"),
-        {} if hosts is None else read_hosts(hosts, found),
+        _hosts(found, hosts, coordinator),
         port,
         node_port,
         rounds or 0,
@@ -96,30 +132,175 @@ def up(
         min_per_group,
         tls,
         dict(_pair(text) for text in run_config),
+        device_keys=device_keys,
     )
-    scripts = write(deployment)
-    click.echo(f"wrote {len(scripts)} scripts and what they need into {deployment.folder}")
-    if write_only or not deployment.local:
+    deployment = _write(deployment, old)
+    if write_only or not deployment.local or device_keys:
         for command in deployment.copies():
             click.echo(shlex.join(command))
-        click.echo("run on every machine the scripts of what is there; see docs/howto/flower.md")
+        click.echo("next: ./start.sh NAME on every machine, then ./run.sh; docs/howto/flower.md")
         return
     _start(deployment)
 
 
+def _hosts(plan: "Plan", hosts: Path | None, coordinator: str) -> dict[str, str]:
+    """Return the hosts of places, none for loopback."""
+    from coterie.flower.hosts import hosts_of, read_hosts
+
+    if hosts is None:
+        if coordinator:
+            raise CoterieError("--coordinator is for other machines; give --hosts, too")
+        return {}
+    if str(hosts) == FROM_PLAN and not hosts.exists():
+        return hosts_of(plan, coordinator)
+    return read_hosts(hosts, plan, coordinator)
+
+
+def _write(deployment: "Deployment", old: Path | None) -> "Deployment":
+    """Write a deployment; with an old one, go on from it. Return it as it is written."""
+    from coterie.flower.carry import as_before, carry_keys, carry_run, prepared
+    from coterie.flower.deploy import check, write
+
+    if old is None:
+        deployment = as_before(deployment)
+    else:
+        deployment, carried = prepared(old, deployment)
+        check(deployment)
+        carry_keys(old, deployment)
+        click.echo(str(carried))
+    written = write(deployment)
+    if old is not None:
+        carry_run(old, deployment)
+    click.echo(
+        f"wrote {len(written)} scripts and units, and what they need, into {deployment.folder}"
+    )
+    return deployment
+
+
 def _start(deployment: "Deployment") -> None:
-    from coterie.flower.edge import said_scores
     from coterie.flower.local import run_locally
 
     try:
-        result = run_locally(deployment, click.echo)
+        run_locally(deployment, click.echo)
     except KeyboardInterrupt:
         raise click.Abort from None
-    rows = result["rows"]
-    assert isinstance(rows, list)
-    for row in rows:
-        said = ", ".join([f"{row['counted']} edges", *said_scores(row)])
-        click.echo(f"round {row['round']}: {said}")
+
+
+@flower.command()
+@folder_argument
+@click.argument("name")
+def keep(folder: Path, name: str) -> None:
+    """Keep the process NAME of the deployment in DIR running: start it whenever it ends.
+
+    \b
+    coterie flower keep deploy-plan coordinator       its SuperLink and its app
+    coterie flower keep deploy-plan edge-0            the same, and its way to the coordinator
+    coterie flower keep deploy-plan node-17           a node: which is which is in nodes.csv
+
+    Run one for every process, by hand (./start.sh NAME) or by units/coterie@.service. Keys that are
+    in DIR/keys are made known by the place that they connect to. Ctrl-C ends it.
+    """
+    from coterie.flower.keep import keep as keep_running
+
+    try:
+        keep_running(_read(folder), name, _say)
+    except KeyboardInterrupt:
+        raise click.Abort from None
+
+
+def _say(line: str) -> None:
+    click.echo(f"{time.strftime('%H:%M:%S')} {line}")
+
+
+def _read(folder: Path) -> "Deployment":
+    from coterie.flower import needs_flower
+    from coterie.flower.deploy import read_deployment
+
+    needs_flower(LEAST)
+    return read_deployment(folder)
+
+
+@flower.command()
+@folder_argument
+@click.argument("places", nargs=-1)
+def register(folder: Path, places: tuple[str, ...]) -> None:
+    """Make the public keys in DIR/keys known to the SuperLinks, several at a time.
+
+    \b
+    coterie flower register deploy-plan               at all places, which must be up
+    coterie flower register deploy-plan edge-1        at one of them
+
+    Done again, it adds what is new. Places that `keep` started do this themselves.
+    """
+    from coterie.flower.control import register_all
+
+    deployment = _read(folder)
+    if not deployment.secure:
+        raise CoterieError(f"{folder} has no keys: it is on loopback, without --tls")
+    for place in places:
+        if place not in deployment.places:
+            known = ", ".join(deployment.places)
+            raise CoterieError(f"unknown place {place!r}; {folder} has {known}")
+    register_all(deployment, places or deployment.places, click.echo)
+
+
+@flower.command()
+@folder_argument
+def run(folder: Path) -> None:
+    """Start the training of the deployment in DIR, or go on with it after it failed.
+
+    Its SuperLinks must be up. An app that runs already is left alone. From then on whoever keeps a
+    place begins its app again if that is killed.
+    """
+    from coterie.flower.keep import begin_all
+
+    begin_all(_read(folder), click.echo)
+
+
+@flower.command()
+@folder_argument
+@click.option("--watch", is_flag=True, help="Print rounds as they happen, until the training ends.")
+@click.option(
+    "--every", type=click.FloatRange(min=1), default=30.0, help="Seconds between lines [30]."
+)
+@json_option()
+def status(folder: Path, watch: bool, every: float, as_json: bool) -> None:
+    """Say in a line who is there of the deployment in DIR, and which round is over.
+
+    It asks the SuperLinks, so run it where they can be reached; rounds are known where the
+    coordinator is. Exit 1 if somebody is missing.
+    """
+    from coterie.flower.health import watch_health
+
+    if not watch_health(_read(folder), click.echo, watch=watch, every_s=every, as_json=as_json):
+        raise SystemExit(1)
+
+
+@flower.command()
+@folder_argument
+@click.argument("names", nargs=-1, required=True)
+def key(folder: Path, names: tuple[str, ...]) -> None:
+    """Make the key of the SuperNodes NAMES here, where they run, and print the public ones.
+
+    \b
+    coterie flower key . node-17                      on the device; the private key stays there
+
+    Put the line that it prints into keys/node-17.pub where the node's edge is (the coordinator for
+    an edge). A key that is there is kept.
+    """
+    from coterie.flower.certificates import write_node_keys
+    from coterie.flower.control import keys_of
+
+    deployment = _read(folder)
+    known = {name for place in deployment.places for name in keys_of(deployment, place)}
+    for name in names:
+        if name not in known:
+            raise CoterieError(f"unknown SuperNode {name!r}; see {folder / 'nodes.csv'}")
+    if not deployment.secure:
+        raise CoterieError(f"{folder} has no keys: it is on loopback, without --tls")
+    write_node_keys(folder / "keys", names)
+    for name in names:
+        click.echo((folder / "keys" / f"{name}.pub").read_text().strip())
 
 
 def _pair(text: str) -> tuple[str, object]:

@@ -21,7 +21,9 @@ from coterie.core.files import write_json
 from coterie.core.plugins import import_by_path
 from coterie.flower import FlowerError
 from coterie.flower.client import answer_query, answer_train, arrays_of, node_name, steps_of
+from coterie.flower.crew import GridCrew
 from coterie.flower.edge import (
+    RESULT,
     app_log,
     coordinator_terms,
     digest_of,
@@ -38,13 +40,11 @@ from coterie.flower.roster import wait_for
 from coterie.flower.rounds import rounds
 from coterie.flower.spool import Order, Spool
 from coterie.flower.state import State, load_state, save_state
-from coterie.flower.strategy import GridCrew
 from coterie.preview.planfile import Plan as PlanFile
 from coterie.preview.planfile.reading import read_plan
 from coterie.simulation.state import Plan
 
 log = logging.getLogger("coterie.flower")
-RESULT = "result.json"
 
 edge = ServerApp()
 bridge = ClientApp()
@@ -116,7 +116,7 @@ def _train(message: Message, context: Context) -> Message:
     spool = Spool(Path(str(context.node_config["folder"])) / node_name(context) / "spool")
     spool.put(order)
     filled = spool.result(order, float(config["wait"]))
-    counts = {key: int(filled.about[key]) for key in COUNTS}
+    counts = {key: int(filled.about.get(key, 0)) for key in COUNTS}
     metrics = {**filled.about["metrics"], **counts}
     return answer_train(message, filled.arrays, int(filled.about["num_examples"]), metrics)
 

@@ -2,13 +2,16 @@
 
 One SuperLink for each group and one for the coordinator; each edge is a SuperNode of the
 coordinator's. Everything is by paths inside one folder, which every machine has a copy of, but for
-the private keys of others.
+the private keys of others. One script starts any process by its name; `deployment.json` has what it
+needs to know.
 """
 
+import csv
+import io
 import json
 import math
-import shlex
 import shutil
+import sys
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,6 +23,7 @@ from coterie.flower import FlowerError
 from coterie.flower.algorithm import FEDAVG
 from coterie.flower.edge import edge_name
 from coterie.flower.hosts import COORDINATOR, LOOPBACK, is_loopback, places_of, wrong_host
+from coterie.flower.units import write_units
 from coterie.preview.planfile import Plan
 from coterie.preview.planfile.reading import read_plan
 from coterie.preview.planfile.writing import as_json
@@ -29,6 +33,10 @@ QUIET = {  # what is started reports to nobody, and fetches nothing
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
 }
+SETTINGS = "deployment.json"
+FORMAT, VERSION = "coterie-deployment", 1
+STORED = ("port", "node_port", "rounds", "timeout_s", "min_per_group", "tls", "device_keys")
+LINKS = "links"  # what SuperLinks remember: their nodes' keys, their apps
 HOSTS = "certificates/hosts.json"  # whom they are for; it is there when all of them and keys are
 LEFT_BEHIND = shutil.ignore_patterns("__pycache__", ".*", "*.egg-info")
 
@@ -38,7 +46,9 @@ class Deployment:
     """Where everything is: a plan, an app, the hosts of the coordinator and the edges, ports.
 
     Hosts that are not given are this machine's loopback. `secure` is TLS and authentication of
-    SuperNodes: always beyond loopback.
+    SuperNodes: always beyond loopback. `numbers` are the nodes' own, by name: their places in the
+    plan, unless they had others in a deployment before. With `device_keys` each SuperNode's key is
+    made where it runs.
     """
 
     plan: Plan
@@ -52,6 +62,8 @@ class Deployment:
     min_per_group: int = 1
     tls: bool = False
     run_config: Mapping[str, Any] = field(default_factory=dict)
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    device_keys: bool = False
 
     @property
     def places(self) -> list[str]:
@@ -68,6 +80,19 @@ class Deployment:
         """Whether TLS and keys are used."""
         return self.tls or not self.local
 
+    def number(self, i: int) -> int:
+        """Return the number of node i of the plan."""
+        return self.numbers.get(self.plan.nodes[i].node, i)
+
+    def key(self, i: int) -> str:
+        """Return the name of the process of node i of the plan, and of its key."""
+        return f"node-{self.number(i)}"
+
+    @property
+    def top(self) -> int:
+        """One above the highest number of a node."""
+        return 1 + max(self.number(i) for i in range(len(self.plan.nodes)))
+
     def host(self, place: str) -> str:
         """Return the host of a place."""
         return self.hosts.get(place, LOOPBACK)
@@ -82,6 +107,7 @@ class Deployment:
         port = str(self.port + self.places.index(place))
         command = ["flower-superlink", "--host", self.host(place), "--port", port]
         command += ["--disable-runtime-dependency-installation"]
+        command += ["--database", f"{LINKS}/{place}.db"]
         if not self.secure:
             return [*command, "--insecure"]
         return [
@@ -103,33 +129,24 @@ class Deployment:
 
     def bridges(self) -> dict[str, list[str]]:
         """Return the command by which each edge is a node of the coordinator's SuperLink."""
-        n, commands = len(self.plan.nodes), {}
+        first, commands = self.node_port + self.top, {}
         for k, place in enumerate(self.places[1:]):
             config = f"node-id={quoted(place)} folder={quoted(str(self.folder.absolute()))}"
-            commands[place] = self.supernode(COORDINATOR, self.node_port + n + k, place, config)
+            commands[place] = self.supernode(COORDINATOR, first + k, place, config)
         return commands
 
     def nodes(self) -> dict[str, list[str]]:
-        """Return the command of every node's SuperNode, by key; node i trains as number i."""
-        n, commands = len(self.plan.nodes), {}
-        for i, node in enumerate(self.plan.nodes):
-            config = f"node-id={quoted(node.node)} partition-id={i} num-partitions={n}"
-            to = edge_name(node.group)
-            commands[f"node-{i}"] = self.supernode(to, self.node_port + i, f"node-{i}", config)
-        return commands
+        """Return the command of every node's SuperNode, by key; a node trains as its number."""
+        top = self.top
+        return {self.key(i): self.node(i, top) for i in range(len(self.plan.nodes))}
 
-    def registrations(self) -> list[list[str]]:
-        """Return the commands that make the SuperNodes' keys known, edge by edge."""
-        if not self.secure:
-            return []
-        found = [
-            ["flwr", "supernode", "register", f"keys/{place}.pub", COORDINATOR]
-            for place in self.places[1:]
-        ]
-        for i, node in enumerate(self.plan.nodes):
-            key = f"keys/node-{i}.pub"
-            found.append(["flwr", "supernode", "register", key, edge_name(node.group)])
-        return found
+    def node(self, i: int, top: int = 0) -> list[str]:
+        """Return the command of the SuperNode of node i of the plan; `top` saves counting."""
+        node, number = self.plan.nodes[i], self.number(i)
+        of = top or self.top
+        config = f"node-id={quoted(node.node)} partition-id={number} num-partitions={of}"
+        to = edge_name(node.group)
+        return self.supernode(to, self.node_port + number, self.key(i), config)
 
     def copies(self) -> list[list[str]]:
         """Return the commands that give every other machine the folder, and its own keys alone.
@@ -143,22 +160,26 @@ class Deployment:
                 continue
             here = [k for k, place in enumerate(self.places[1:]) if self.host(place) == host]
             own = [f"{home}/./certificates/{edge_name(k)}.key" for k in here]
-            own += [f"{home}/./keys/{edge_name(k)}" for k in here]
-            own += [
-                f"{home}/./keys/node-{i}" for i, n in enumerate(self.plan.nodes) if n.group in here
-            ]
+            if not self.device_keys:
+                own += [f"{home}/./keys/{edge_name(k)}" for k in here]
+                own += [
+                    f"{home}/./keys/{self.key(i)}"
+                    for i, n in enumerate(self.plan.nodes)
+                    if n.group in here
+                ]
             to = f"{f'[{host}]' if ':' in host else host}:{home}/"
-            others = ["--exclude", "keys/*", "--exclude", "certificates/*.key"]
+            others = ["--include", "keys/*.pub"]
+            for kept in ("keys/*", "certificates/*.key", f"{LINKS}/*", "logs/*", "state/*"):
+                others += ["--exclude", kept]
             found += [["rsync", "-a", *others, f"{home}/", to], ["rsync", "-aR", *own, to]]
         return found
 
-    def runs(self) -> list[list[str]]:
-        """Return the commands that start the apps: on every edge, then on the coordinator."""
-        edges = [
-            ["flwr", "run", "edge-app", place, "--run-config", f"coterie-group={k}"]
-            for k, place in enumerate(self.places[1:])
-        ]
-        return [*edges, ["flwr", "run", "coordinator-app", COORDINATOR]]
+    def run(self, place: str) -> list[str]:
+        """Return the command that starts the app of a place."""
+        if place == COORDINATOR:
+            return ["flwr", "run", "coordinator-app", COORDINATOR]
+        group = self.places.index(place) - 1
+        return ["flwr", "run", "edge-app", place, "--run-config", f"coterie-group={group}"]
 
 
 def quoted(text: str) -> str:
@@ -177,18 +198,52 @@ def write(deployment: Deployment) -> list[Path]:
     What cannot be is refused before anything is written.
     """
     folder, plan = deployment.folder, as_json(deployment.plan)
-    app = _check(deployment)
+    app = check(deployment)
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / LINKS).mkdir(mode=0o700, exist_ok=True)  # SuperLinks keep models there, too
     if deployment.secure:
         _write_secrets(deployment)
     _write_apps(deployment, app)
     _write_connections(deployment)
-    scripts = _write_scripts(deployment)
+    _write_table(deployment)
+    scripts = [*_write_scripts(deployment), *write_units(folder, Path(sys.executable).parent)]
+    write_json(folder / SETTINGS, stored(deployment))
     write_json(folder / "plan.json", plan)
     return scripts
 
 
-def _check(d: Deployment) -> dict[str, Any]:
+def stored(d: Deployment) -> dict[str, Any]:
+    """Return what `deployment.json` has, beside the plan."""
+    found = {key: getattr(d, key) for key in STORED}
+    maps = {"hosts": dict(d.hosts), "numbers": dict(d.numbers)}
+    return {"format": FORMAT, "version": VERSION, **found, **maps}
+
+
+def read_deployment(folder: Path) -> Deployment:
+    """Read a folder that `write` wrote, on whichever machine it is now."""
+    path = folder / SETTINGS
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise FlowerError(
+            f"{path}: cannot be read ({error.strerror}); give the folder that coterie flower up "
+            "wrote"
+        ) from error
+    except ValueError as error:
+        raise FlowerError(f"{path}: is not JSON ({error})") from error
+    if not isinstance(raw, dict) or (raw.get("format"), raw.get("version")) != (FORMAT, VERSION):
+        raise FlowerError(f"{path}: is no deployment of version {VERSION}; write it again")
+    plan = read_plan(folder / "plan.json")
+    maps, flags = ("hosts", "numbers"), ("tls", "device_keys")
+    wanted = {**dict.fromkeys(maps, dict), **dict.fromkeys(flags, bool), "timeout_s": int | float}
+    for key in (*STORED, *maps):
+        if not isinstance(raw.get(key), wanted.get(key, int)):
+            raise FlowerError(f"{path}: {key} is {raw.get(key)!r}; write the folder again")
+    values = {key: raw[key] for key in (*STORED, *maps)}
+    return Deployment(plan, folder / "edge-app", folder, **values)
+
+
+def check(d: Deployment) -> dict[str, Any]:
     """Refuse a deployment that cannot be; return the settings of its app."""
     before, app, folder = d.folder / "plan.json", d.app.resolve(), d.folder.resolve()
     if before.exists() and as_json(read_plan(before)) != as_json(d.plan):
@@ -197,13 +252,15 @@ def _check(d: Deployment) -> dict[str, Any]:
         raise FlowerError(
             f"{d.folder} and the app {d.app} are one inside the other; choose another --out"
         )
+    if not str(d.folder.absolute()).isprintable():
+        raise FlowerError(f"no unit can name the folder {str(d.folder)!r}; choose another --out")
     for place in d.places:
         if wrong_host(d.host(place)):
             raise FlowerError(f"{place} cannot be reached by others as {d.host(place)!r}")
     if not (math.isfinite(d.timeout_s) and d.timeout_s > 0):
         raise FlowerError(f"--timeout must be above 0 and finite, got {d.timeout_s}")
     links = range(d.port, d.port + len(d.places))
-    nodes = range(d.node_port, d.node_port + len(d.plan.nodes) + len(d.plan.servers))
+    nodes = range(d.node_port, d.node_port + d.top + len(d.plan.servers))
     if max(links[-1], nodes[-1]) > 65535:
         raise FlowerError(f"port {max(links[-1], nodes[-1])} is beyond 65535; lower --port")
     if links[0] <= nodes[-1] and nodes[0] <= links[-1]:
@@ -219,10 +276,13 @@ def _write_secrets(d: Deployment) -> None:
     from coterie.flower.certificates import write_certificates, write_node_keys
 
     hosts, sign = {place: d.host(place) for place in d.places}, d.folder / HOSTS
+    names = [*d.places[1:], *d.nodes()]
+    (d.folder / "keys").mkdir(exist_ok=True)
+    if not d.device_keys and not all((d.folder / "keys" / f"{n}.pub").exists() for n in names):
+        write_node_keys(d.folder / "keys", names)
     if read_object(sign) == hosts:
         return
     sign.unlink(missing_ok=True)
-    write_node_keys(d.folder / "keys", [*d.places[1:], *d.nodes()])
     write_certificates(d.folder / "certificates", hosts)
     write_json(sign, hosts)
 
@@ -291,21 +351,32 @@ def _write_toml(path: Path, content: Mapping[str, Any]) -> None:
     write_atomically(path, tomli_w.dumps(content).encode())
 
 
+def _write_table(d: Deployment) -> None:
+    """Write who is who: the process of every node, its group, and where it connects to."""
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(["process", "node", "group", "superlink", "port"])
+    at_edge = {place: d.address(place) for place in d.places}
+    for i, node in enumerate(d.plan.nodes):
+        at = at_edge[edge_name(node.group)], d.node_port + d.number(i)
+        rows.writerow([d.key(i), node.node, node.group, *at])
+    write_atomically(d.folder / "nodes.csv", text.getvalue().encode())
+
+
 def _write_scripts(d: Deployment) -> list[Path]:
-    """Write a script for every process, one that registers keys, and one that starts the apps."""
-    scripts = {f"{place}.sh": [d.superlink(place)] for place in d.places}
-    scripts |= {f"bridge-{place}.sh": [command] for place, command in d.bridges().items()}
-    scripts |= {f"{key}.sh": [command] for key, command in d.nodes().items()}
-    if d.secure:
-        scripts["register.sh"] = d.registrations()
-    scripts["run.sh"] = [["rm", "-f", "result.json"], *d.runs()]
-    return [_script(d.folder / name, commands) for name, commands in scripts.items()]
+    """Write the script of every process, one that registers keys, and one that starts the apps."""
+    folder, names = d.folder, f"coordinator, {d.places[1]}, {d.key(0)}"
+    return [
+        _script(folder / "start.sh", f"./start.sh NAME, such as {names}", "keep"),
+        _script(folder / "register.sh", "make the keys in keys/ known; again, too", "register"),
+        _script(folder / "run.sh", "start the apps, or go on with them", "run"),
+    ]
 
 
-def _script(path: Path, commands: list[list[str]]) -> Path:
-    lines = ["#!/bin/sh", "set -e", 'cd "$(dirname "$0")"', 'export FLWR_HOME="$PWD/home"']
+def _script(path: Path, about: str, command: str) -> Path:
+    lines = ["#!/bin/sh", f"# {about}", "set -e", 'cd "$(dirname "$0")"']
     lines += [f"export {key}={value}" for key, value in QUIET.items()]
-    lines += [shlex.join(command) for command in commands]
+    lines += [f'exec coterie flower {command} . "$@"']
     write_atomically(path, ("\n".join(lines) + "\n").encode())
     path.chmod(0o755)
     return path

@@ -18,6 +18,7 @@ from coterie.simulation.policies.given import Given
 from coterie.simulation.schedule import Schedule
 
 log = logging.getLogger("coterie.flower")
+RESULT = "result.json"  # that the coordinator leaves in the folder of a deployment
 
 
 def edge_name(group: int) -> str:
@@ -65,7 +66,7 @@ def fill(crew: Crew, plan: Plan, group: int, roster: Roster, terms: Terms, order
     """Run the group's means of one order; a mean that too few took part in keeps the model."""
     names = [node.node for node in plan.members(group)]
     model: Arrays = order.arrays
-    weight, t = 0.0, order.start
+    weight, t, counted = 0.0, order.start, 0
     dropped: list[Dropped] = []
     metrics: dict[str, float] = {}
     while t < order.stop:
@@ -73,8 +74,9 @@ def fill(crew: Crew, plan: Plan, group: int, roster: Roster, terms: Terms, order
         done = group_round(crew, terms, roster, [(names, model)], t, stop, first=group)
         model, t = done.models[0], stop
         weight, metrics = done.weights[0] or weight, done.metrics or metrics
-        dropped += done.dropped
+        counted, dropped = counted + len(done.counted), dropped + done.dropped
     faults = {key: sum(f"nodes-{d.fault}" == key for d in dropped) for key in COUNTS}
+    faults["nodes-counted"] = counted
     if not weight:
         first = dropped[0] if dropped else None
         why = f"; {first.node!r} is {first.fault}: {first.reason}" if first else ""

@@ -2,6 +2,7 @@
 
 import ipaddress
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from coterie.core.csv_rows import read_rows
@@ -47,11 +48,34 @@ def wrong_host(host: str) -> bool:
     return (getattr(address, "ipv4_mapped", None) or address).is_unspecified
 
 
-def read_hosts(path: Path, plan: Plan) -> dict[str, str]:
-    """Read a CSV with the columns place and host: the coordinator, and edge-0, edge-1, ..."""
+def hosts_of(plan: Plan, coordinator: str) -> dict[str, str]:
+    """Take the names of the plan's servers for the hosts of the edges.
+
+    Without a host for the coordinator it is with the first group.
+    """
+    for k, server in enumerate(plan.servers):
+        if wrong_host(server):
+            raise FlowerError(
+                f"the server of group {k} is {server!r}, which is no host; name servers by their "
+                "hosts in the network file, or write a CSV of server and host and pass --hosts"
+            )
+    if wrong_host(coordinator or plan.servers[0]):
+        raise FlowerError(f"--coordinator must be a host that others reach, got {coordinator!r}")
+    edges = {edge_name(k): server for k, server in enumerate(plan.servers)}
+    return {COORDINATOR: coordinator or plan.servers[0], **edges}
+
+
+def read_hosts(path: Path, plan: Plan, coordinator: str = "") -> dict[str, str]:
+    """Read a CSV with the columns place and host: the coordinator, and edge-0, edge-1, ...
+
+    Or with server and host, a row for every machine: which of them are servers the plan says.
+    """
+    columns, rows = read_rows(path, FlowerError)
+    if "server" in columns:
+        return _by_server(path, rows, plan, coordinator)
     places = places_of(plan)
-    found: dict[str, str] = {}
-    for where, cells in read_rows(path, FlowerError)[1]:
+    found: dict[str, str] = {COORDINATOR: coordinator} if coordinator else {}
+    for where, cells in rows:
         place, host = (cells.get(key, "").strip() for key in ("place", "host"))
         if place not in places:
             raise FlowerError(f"{where}: place must be one of {', '.join(places)}, got {place!r}")
@@ -66,3 +90,25 @@ def read_hosts(path: Path, plan: Plan) -> dict[str, str]:
     if missing := [place for place in places if place not in found]:
         raise FlowerError(f"{path}: {missing[0]} is missing; it needs a host")
     return found
+
+
+def _by_server(
+    path: Path, rows: Sequence[tuple[str, Mapping[str, str]]], plan: Plan, coordinator: str
+) -> dict[str, str]:
+    """Return the hosts of the plan's servers from a table of machines."""
+    found: dict[str, str] = {COORDINATOR: coordinator} if coordinator else {}
+    for where, cells in rows:
+        server, host = (cells.get(key, "").strip() for key in ("server", "host"))
+        if server in found:
+            raise FlowerError(f"{where}: {server!r} is there twice")
+        if wrong_host(host):
+            raise FlowerError(
+                f"{where}: {server!r} needs the host that others reach it by, an address or a name "
+                f"in ASCII, got {host!r}"
+            )
+        found[server] = host
+    for k, server in enumerate(plan.servers):
+        if server not in found:
+            raise FlowerError(f"{path}: {server!r}, the server of group {k}, is missing")
+    edges = {edge_name(k): found[server] for k, server in enumerate(plan.servers)}
+    return {COORDINATOR: found.get(COORDINATOR, edges[edge_name(0)]), **edges}

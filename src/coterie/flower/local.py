@@ -1,195 +1,141 @@
-"""A deployment on this machine: all its processes on loopback, from start to end."""
+"""A deployment on this machine: all its processes on loopback, kept from start to end."""
 
-import ctypes
 import json
-import os
-import signal
-import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import cycle
-from pathlib import Path
 
 from coterie.core.types import Say
 from coterie.flower import FlowerError
-from coterie.flower.deploy import QUIET, Deployment
-from coterie.flower.edge import app_log
+from coterie.flower.deploy import LINKS, Deployment
+from coterie.flower.edge import RESULT
+from coterie.flower.health import Health, Rounds, rows_of
 from coterie.flower.hosts import COORDINATOR
+from coterie.flower.keep import Kept, Place, begin, end_all
+from coterie.flower.processes import (
+    POLL_S,
+    app_log_of,
+    check_free,
+    log_of,
+    wait_for_port,
+)
 
-START_S, STOP_S, POLL_S = 120.0, 20.0, 0.3
-LOOK_S = 10.0  # between questions how an app is: each starts a process
-PR_SET_PDEATHSIG = 1
+HEALTH_S = 30.0  # between lines on who is there
+TRIES = 3  # times that an app is begun without a round coming of it, or a SuperLink in vain
+
+
+class Local:
+    """All processes of a deployment on this machine."""
+
+    def __init__(self, d: Deployment, say: Say) -> None:
+        """Start the SuperLinks; the others come later."""
+        self.d, self.say = d, say
+        self.places: dict[str, Place] = {}
+        self.nodes: dict[str, Kept] = {}
+
+    @property
+    def processes(self) -> dict[str, subprocess.Popen[bytes]]:
+        """The processes by name, as they are now."""
+        links = {name: place.link.process for name, place in self.places.items()}
+        return links | {name: node.process for name, node in self.nodes.items()}
+
+    def look(self) -> None:
+        """Start again what ended; say if that is in vain."""
+        for place in self.places.values():
+            place.look()
+            if place.link.ends >= TRIES:
+                at = log_of(self.d, place.place)
+                raise FlowerError(f"{place.place} ended {TRIES} times in a row; see {at}")
+        for node in self.nodes.values():
+            node.look()
+
+    def health(self) -> Health:
+        """Return who is there, as far as processes say."""
+        nodes, bridges = self.d.nodes(), self.d.bridges()
+        places, n = self.places.values(), len(self.places)
+        again = {k.name: k.restarts for k in [*self.nodes.values(), *(p.link for p in places)]}
+        said = [f"{name} {times}" for name, times in again.items() if times]
+        return Health(
+            (sum(place.link.lives for place in places), n),
+            (sum(self.nodes[name].lives for name in nodes), len(nodes)),
+            (sum(self.nodes[f"bridge-{name}"].lives for name in bridges), len(bridges)),
+            (sum(place.app_lives for place in places), n),
+            (f"started again: {', '.join(said)}",) if said else (),
+        )
+
+
+@contextmanager
+def started(d: Deployment, say: Say = print) -> Iterator[Local]:
+    """Start SuperLinks and SuperNodes, register keys; whatever happens, end them all.
+
+    What SuperLinks remember of a run before is of the past: its apps and nodes are gone.
+    """
+    (d.folder / "logs").mkdir(parents=True, exist_ok=True)
+    for place in d.places:
+        for path in (d.folder / LINKS).glob(f"{place}.db*"):
+            path.unlink()
+    all_ = Local(d, say)
+    try:
+        for place in d.places:
+            all_.places[place] = Place(d, place, say)
+        for k, place in enumerate(d.places):
+            link = all_.places[place].link
+            wait_for_port(d.host(place), d.port + k, link.process, log_of(d, place))
+        say(f"{len(d.places)} SuperLinks listen on {d.host(COORDINATOR)}")
+        for each in all_.places.values():
+            each.look()
+        for name, command in d.nodes().items():
+            all_.nodes[name] = Kept(d, name, command, say)
+        for place, command in d.bridges().items():
+            all_.nodes[f"bridge-{place}"] = Kept(d, f"bridge-{place}", command, say)
+        say(f"{len(d.nodes())} SuperNodes started, and {len(d.bridges())} for the edges")
+        yield all_
+    finally:
+        end_all([*(place.link for place in all_.places.values()), *all_.nodes.values()])
 
 
 def run_locally(d: Deployment, say: Say = print) -> dict[str, object]:
-    """Start everything, train, stop everything; return what the coordinator wrote at the end."""
+    """Start everything, train, stop everything; return what the coordinator wrote at the end.
+
+    Rounds are told as they end, and every half minute who is there. What is killed meanwhile is
+    started again.
+    """
     if not d.local:
         raise FlowerError("only a deployment on loopback can be started from here")
-    result = d.folder / "result.json"
+    result = d.folder / RESULT
     result.unlink(missing_ok=True)
     for port in range(d.port, d.port + len(d.places)):
-        _check_free(port)
-    with started(d, say) as processes:
-        for command in d.runs():
-            _flwr(d, command)
-        say(f"training; the coordinator's words are in {_app_log(d, COORDINATOR)}")
-        places, look = cycle(d.places), time.monotonic() + LOOK_S
-        while not result.exists():
-            for name, process in processes.items():
-                if process.poll() is not None:
-                    raise FlowerError(
-                        f"{name} ended with {process.returncode}; see {_log(d, name)}"
-                    )
-            if time.monotonic() > look:
-                check_app(d, next(places), result)
-                look = time.monotonic() + LOOK_S
-            time.sleep(POLL_S)
+        check_free(port)
+    with started(d, say) as here:
+        for place in [*d.places[1:], COORDINATOR]:
+            begin(d, place)
+        say(f"training; the coordinator's words are in {app_log_of(d, COORDINATOR)}")
+        _watch(here, Rounds(d, len(rows_of(d))))
         found: dict[str, object] = json.loads(result.read_text(encoding="utf-8"))
     if found.get("status") != "complete":
         raise FlowerError(str(found.get("error", "the coordinator failed")))
     return found
 
 
-def check_app(d: Deployment, place: str, result: Path) -> None:
-    """Say if the app of a place has ended before its time, whatever of."""
-    status = app_status(d, place)
-    done = result.exists() if place == COORDINATOR else status == "finished:completed"
-    if status.startswith("finished") and not done:
-        raise FlowerError(f"the app of {place} ended ({status}); see {_app_log(d, place)}")
-
-
-def app_status(d: Deployment, place: str) -> str:
-    """Ask a SuperLink how the app that was started there last is; empty if it cannot say."""
-    try:
-        runs = json.loads(_flwr(d, ["flwr", "list", place, "--format", "json"]))["runs"]
-        return str(runs[0]["status"])
-    except (FlowerError, ValueError, LookupError, TypeError):
-        return ""
-
-
-@contextmanager
-def started(d: Deployment, say: Say = print) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
-    """Start SuperLinks and SuperNodes, register keys; whatever happens, end them all."""
-    (d.folder / "logs").mkdir(parents=True, exist_ok=True)
-    processes: dict[str, subprocess.Popen[bytes]] = {}
-    try:
-        for place in d.places:
-            processes[place] = start(d, place, d.superlink(place))
-        for k, place in enumerate(d.places):
-            _wait_for_port(d.host(place), d.port + k, processes[place], _log(d, place))
-        say(f"{len(d.places)} SuperLinks listen on {d.host(COORDINATOR)}")
-        for command in d.registrations():
-            _flwr(d, command)
-        for name, command in d.nodes().items():
-            processes[name] = start(d, name, command)
-        for place, command in d.bridges().items():
-            processes[f"bridge-{place}"] = start(d, f"bridge-{place}", command)
-        say(f"{len(d.nodes())} SuperNodes started, and {len(d.bridges())} for the edges")
-        yield processes
-    finally:
-        stop(list(processes.values()))
-
-
-def start(d: Deployment, name: str, command: list[str]) -> subprocess.Popen[bytes]:
-    """Start a process of its own group that ends when this one does; its words go to a log."""
-    with _log(d, name).open("ab") as log:
-        return subprocess.Popen(
-            _here(command),
-            cwd=d.folder,
-            env=environment(d.folder),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            preexec_fn=_die_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509
-        )
-
-
-def stop(processes: list[subprocess.Popen[bytes]]) -> None:
-    """End process groups: ask first, then insist."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        for process in processes:
-            try:
-                os.killpg(process.pid, number)
-            except ProcessLookupError:
-                continue
-        deadline = time.monotonic() + STOP_S
-        for process in processes:
-            try:
-                process.wait(max(0.1, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                continue
-
-
-def environment(folder: Path) -> dict[str, str]:
-    """Return the environment of what is started: Flower's own folder is inside the deployment."""
-    found = {**os.environ, **QUIET, "FLWR_HOME": str(folder.absolute() / "home")}
-    found["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{found.get('PATH', '')}"
-    return found
-
-
-def _here(command: list[str]) -> list[str]:
-    """Name the program of this environment, where it is there."""
-    beside = Path(sys.executable).parent / command[0]
-    return [str(beside) if beside.exists() else command[0], *command[1:]]
-
-
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
-def _log(d: Deployment, name: str) -> Path:
-    return d.folder / "logs" / f"{name}.log"
-
-
-def _app_log(d: Deployment, place: str) -> Path:
-    return d.folder / "logs" / app_log(place)
-
-
-def _flwr(d: Deployment, command: list[str]) -> str:
-    """Run a command of Flower's, and return what it prints."""
-    try:
-        done = subprocess.run(
-            _here(command),
-            cwd=d.folder,
-            env=environment(d.folder),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=START_S,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise FlowerError(f"{' '.join(command[:4])} took more than {START_S:g} s") from error
-    if done.returncode:
-        said = [line.strip(" │╭╮╰╯─") for line in (done.stdout + done.stderr).splitlines()]
-        words = " ".join(line for line in said if line)[-300:]
-        raise FlowerError(f"{' '.join(command[:4])} failed: {words}")
-    return done.stdout
-
-
-def _check_free(port: int) -> None:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError as error:
-            raise FlowerError(f"port {port} is taken; choose others with --port") from error
-
-
-def _wait_for_port(host: str, port: int, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + START_S
-    while True:
-        if process.poll() is not None:
-            raise FlowerError(f"a SuperLink ended with {process.returncode}; see {log}")
-        try:
-            with socket.create_connection((host, port), timeout=1.0):
-                return
-        except OSError as error:
-            if time.monotonic() > deadline:
+def _watch(here: Local, rounds: Rounds) -> None:
+    """Keep the processes and tell the rounds until the coordinator leaves a result."""
+    d, say, health_at = here.d, here.say, time.monotonic() + HEALTH_S
+    before = dict.fromkeys(d.places, 0)
+    while not (d.folder / RESULT).exists():
+        here.look()
+        for line in rounds.new():
+            say(line)
+            before = {name: place.app_starts for name, place in here.places.items()}
+        for name, place in here.places.items():
+            if place.app_starts - before[name] >= TRIES:
                 raise FlowerError(
-                    f"a SuperLink does not listen on port {port}; see {log}"
-                ) from error
-            time.sleep(POLL_S)
+                    f"the app of {name} ended {TRIES} times without a round; see "
+                    f"{app_log_of(d, name)}"
+                )
+        if time.monotonic() >= health_at:
+            health_at = time.monotonic() + HEALTH_S
+            say(f"{here.health()}; {rounds.said()}")
+        time.sleep(POLL_S)
+    for line in rounds.new():
+        say(line)

@@ -29,7 +29,8 @@ KEEPS, MEAN_STEPS = "coterie-keeps", "coterie-mean-steps"
 NODE, NUM_EXAMPLES, LABEL_COUNTS = "node", "num-examples", "label-counts"
 SKETCH, ROUND_TRIPS_MS, PLACES = "sketch", "round-trips-ms", "places"
 BATCHES = "batches"  # that a node takes in a local step
-COUNTS = ("nodes-late", "nodes-failed", "nodes-rejected")  # of an edge: nodes that it dropped
+# Of an edge, over the means of a round: answers of nodes that counted, and those that did not.
+COUNTS = ("nodes-counted", "nodes-late", "nodes-failed", "nodes-rejected")
 
 
 @dataclass(frozen=True, eq=False)

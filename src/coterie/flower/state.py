@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from coterie.core.files import write_atomically
+from coterie.core.types import Json
 from coterie.flower import FlowerError
 from coterie.flower.groups import Groups
 from coterie.flower.memory import Memory
@@ -76,6 +77,51 @@ def save_state(folder: Path, state: State, about: Mapping[str, Any]) -> None:
         raise FlowerError(f"{folder / FILE}: cannot be written ({error.strerror})") from error
 
 
+def saved(folder: Path) -> Json:
+    """Return what the state in a folder says beside its arrays; empty if there is none yet."""
+    from safetensors import SafetensorError, safe_open
+
+    path = folder / FILE
+    if not path.exists():
+        return {}
+    try:
+        with safe_open(path, "np") as file:
+            header: Json = json.loads((file.metadata() or {})["coterie"])
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        raise FlowerError(f"{path}: damaged ({error}); move it away to begin anew") from error
+    _check_version(header, path)
+    return header
+
+
+def carry_state(old: Path, new: Path, groups: Groups, changes: Mapping[str, Any]) -> int:
+    """Put the model and the rows of a state into another folder, for other groups.
+
+    `changes` are the settings that may be others now; a run goes on with the rest unchanged. Return
+    the step that it is at.
+    """
+    from safetensors import safe_open
+
+    header = saved(old)
+    with safe_open(old / FILE, "np") as file:
+        arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    if header["models"] != 1:
+        raise FlowerError(f"{old / FILE}: is not at a global mean; let the round end")
+    model = {key.removeprefix("0/"): a for key, a in arrays.items() if key.startswith("0/")}
+    state = State(header["t"], (model,), Plan(Schedule(1, 1), groups), rows=tuple(header["rows"]))
+    save_state(new, state, {**header["about"], **changes})
+    return state.t
+
+
+def _check_version(header: Json, path: Path) -> None:
+    if header["version"] != VERSION:
+        raise FlowerError(
+            f"{path}: is a state of version {header['version']!r}, not {VERSION!r}; "
+            "begin anew in another folder"
+        )
+
+
 def load_state(
     folder: Path | None, about: Mapping[str, Any], first: State, schedule: Schedule
 ) -> State:
@@ -92,11 +138,7 @@ def load_state(
         with safe_open(path, "np") as file:
             header = json.loads((file.metadata() or {})["coterie"])
             arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-        if header["version"] != VERSION:
-            raise FlowerError(
-                f"{path}: is a state of version {header['version']!r}, not {VERSION!r}; "
-                "begin anew in another folder"
-            )
+        _check_version(header, path)
         models = tuple({key: arrays[f"{k}/{key}"] for key in like} for k in range(header["models"]))
         if header["groups"] is not None:
             members = tuple(tuple(group) for group in header["groups"])

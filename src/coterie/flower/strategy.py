@@ -1,22 +1,21 @@
 """GroupStrategy: group learning for Flower's Message API, as a strategy like Flower's own."""
 
 import logging
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from coterie.engine.update import Update
 from coterie.flower import FlowerError
 from coterie.flower.algorithm import Added, added, trained_of
+from coterie.flower.crew import GridCrew, answer_of, numpy_of, record_of
 from coterie.flower.groups import Planning, Shown, about_planning, digest
 from coterie.flower.means import mean, mean_metrics, num_examples, sort_answers
-from coterie.flower.messages import ARRAYS, CONFIG, KEPT, METRICS, Answer, Arrays, Kind, Request
+from coterie.flower.messages import ARRAYS, CONFIG, Arrays, Request
 from coterie.flower.roster import wait_for
 from coterie.flower.rounds import Terms, overall, rounds
 from coterie.flower.state import State, load_state, save_state
@@ -29,7 +28,6 @@ from coterie.simulation.schedule import Event, Schedule
 from coterie.simulation.search import Search
 
 log = logging.getLogger("coterie.flower")
-UNAVAILABLE = (3, 4)  # Flower's codes for a message or a reply that expired: the node was late
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 
 
@@ -215,7 +213,7 @@ class GroupStrategy(Strategy):  # type: ignore[misc]
         own = {} if self.added.plain else _about_algorithm(self.added)
         return {**taus, **by, **own, **{f"train_config.{k}": sent[k] for k in sent}}
 
-    def _wait(self, crew: "GridCrew", state: State) -> None:
+    def _wait(self, crew: GridCrew, state: State) -> None:
         """Wait for the nodes; a run that is gone on with needs no more than its groups do."""
         how = "raise wait_s, or lower min_nodes" if self.plan is None else "raise wait_s"
         try:
@@ -228,7 +226,7 @@ class GroupStrategy(Strategy):  # type: ignore[misc]
             log.warning("going on without all of the nodes: %s", error)
 
     def _evaluate(
-        self, crew: "GridCrew", terms: Terms, state: State, config: dict[str, Any]
+        self, crew: GridCrew, terms: Terms, state: State, config: dict[str, Any]
     ) -> MetricRecord | None:
         asked = {i: Request(state.models[0], config) for i in crew.nodes()}
         answers = crew.ask("evaluate", asked, terms.timeout_s)
@@ -238,84 +236,6 @@ class GroupStrategy(Strategy):  # type: ignore[misc]
 
 def _about_algorithm(added: Added) -> dict[str, Any]:
     return {"algorithm": added.name, "trained": list(added.trained)}
-
-
-class GridCrew:
-    """The nodes behind Flower's grid."""
-
-    def __init__(self, grid: Grid, poll_s: float = 0.5) -> None:
-        """Take the grid of a ServerApp, and how often to look for replies."""
-        self._grid, self._poll_s = grid, poll_s
-
-    def nodes(self) -> list[int]:
-        """Return who is connected."""
-        return list(self._grid.get_node_ids())
-
-    def ask(self, kind: Kind, asked: Mapping[int, Request], timeout_s: float) -> list[Answer]:
-        """Send every node its message, and return the replies that came in time."""
-        records: dict[int, RecordDict] = {}  # nodes that are asked the same share one
-        messages = []
-        for node_id, request in asked.items():
-            if id(request) not in records:
-                records[id(request)] = content_of(request)
-            content, ttl = records[id(request)], max(timeout_s, 1.0)
-            messages.append(Message(content, dst_node_id=node_id, message_type=kind, ttl=ttl))
-        waiting = {i for i in self._grid.push_messages(messages) if i}
-        deadline = time.monotonic() + timeout_s
-        answers: list[Answer] = []
-        while waiting:  # what is there is taken, however late it is when it is looked for
-            for reply in self._grid.pull_messages(waiting):
-                waiting.discard(reply.metadata.reply_to_message_id)
-                if (answer := answer_of(reply)) is not None:
-                    answers.append(answer)
-            left_s = deadline - time.monotonic()
-            if left_s <= 0:
-                break
-            if waiting:
-                time.sleep(min(self._poll_s, left_s))
-        return answers
-
-
-def content_of(request: Request) -> RecordDict:
-    """Return what a message carries."""
-    content = RecordDict({CONFIG: ConfigRecord(dict(request.config))})
-    if request.arrays is not None:
-        content[ARRAYS] = record_of(request.arrays)
-    if request.kept:
-        content[KEPT] = record_of(request.kept)
-    return content
-
-
-def answer_of(reply: Message) -> Answer | None:
-    """Read a reply, whatever is in it; None if it only says that the node was late."""
-    node_id = reply.metadata.src_node_id
-    if reply.has_error():
-        if reply.error.code in UNAVAILABLE:
-            return None
-        return Answer(node_id, error=str(reply.error.reason or f"code {reply.error.code}"))
-    content = reply.content
-    arrays = metrics = config = None
-    kept: Arrays = {}
-    try:
-        if ARRAYS in content.array_records:
-            arrays = numpy_of(content.array_records[ARRAYS])
-        if KEPT in content.array_records:
-            kept = numpy_of(content.array_records[KEPT])
-        metrics = dict(content.metric_records.get(METRICS, {}))
-        config = dict(content.config_records.get(CONFIG, {}))
-    except Exception as error:  # whatever a node sends, the round goes on
-        return Answer(node_id, error=f"its reply cannot be read: {error}")
-    return Answer(node_id, arrays, metrics, config, kept=kept)
-
-
-def numpy_of(record: ArrayRecord) -> Arrays:
-    """Return named arrays; Flower reads them without pickle."""
-    return {key: array.numpy() for key, array in record.items()}
-
-
-def record_of(arrays: Arrays) -> ArrayRecord:
-    """Return named arrays as Flower sends them."""
-    return ArrayRecord({key: Array(np.asarray(array)) for key, array in arrays.items()})
 
 
 def _keep(where: dict[int, MetricRecord], round_: int, record: MetricRecord | None) -> None:
