@@ -17,6 +17,7 @@ from coterie.core.errors import GroupingError
 from coterie.grouping import Evidence, Grouping, Planner, with_servers
 
 TIME_LIMIT_S = 10.0
+CHOICES_A_SECOND = 4_000  # of a node and a group: with more, HiGHS finds nothing in its time
 GAP = 0.01
 MOST_NODES = 30  # of the solver's search tree
 INFEASIBLE = 2  # milp's status
@@ -104,6 +105,11 @@ def label_ilp(
             allowed = within = _reachable(evidence, seats)
             if limits.capacity is not None:
                 most = np.minimum(most, limits.capacity[seats])
+        if n * K > CHOICES_A_SECOND * effort.time_limit_s:
+            raise GroupingError(
+                f"{n:,} nodes and {K} groups are too many to balance in {effort.time_limit_s:g} s; "
+                "raise time_limit_s"
+            )
         z, _ = assign(counts, allowed, low, most, effort)
         z = swapped(counts, z, within)
         cost = (imbalance(counts, z),)

@@ -107,20 +107,28 @@ def associate(far: Floats, diverse: Floats, p: Floats, servers: Ints) -> tuple[I
     square = np.zeros(K)  # q' S q
     rise = near - 2 * p * towards / (mass[:, None] + p) ** 2  # of the total, if i joins k
     total = 0.0
+    least = rise.argmin(axis=1)  # [K]: who raises the total least in each group
+    by = rise[np.arange(K), least]
     for _ in range(n - K):
-        k, i = divmod(int(rise.argmin()), n)
-        total += float(rise[k, i])
+        k = int(by.argmin())
+        i = int(least[k])
+        total += float(by[k])
         z[i] = k
         near[:, i] = rise[:, i] = np.inf
         room[k] -= 1
+        for other in np.flatnonzero(least == i):
+            least[other] = rise[other].argmin()
+            by[other] = rise[other, least[other]]
         if room[k] == 0:
-            rise[k] = np.inf
+            rise[k] = by[k] = np.inf
             continue
         square[k] += 2 * p[i] * towards[k, i]
         mass[k] += p[i]
         towards[k] += p[i] * diverse[i]
         S_k, grown = square[k] / mass[k] ** 2, square[k] + 2 * p * towards[k]
         rise[k] = near[k] + S_k - grown / (mass[k] + p) ** 2
+        least[k] = rise[k].argmin()
+        by[k] = rise[k, least[k]]
     return z, total
 
 
