@@ -9,5 +9,5 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 collect_ignore = ["tests/light/light_app.py"]
 if find_spec("flwr") is None:
-    parts = ("apps", "certificates", "client", "strategy")
+    parts = ("apps", "certificates", "client", "crew", "strategy")
     collect_ignore += [f"src/coterie/flower/{name}.py" for name in parts]

@@ -68,6 +68,9 @@ def refused(*words: object) -> str:
 
 
 def test_a_deployment_is_read_as_it_was_written(tmp_path: Path) -> None:
+    pytest.importorskip(
+        "cryptography", reason="flwr is not installed: pip install 'coterie[flower]'"
+    )
     d = deployment(tmp_path / "d", tls=True, rounds=3, numbers={"a": 4}, device_keys=True)
     write(d)
     again = read_deployment(tmp_path / "d")

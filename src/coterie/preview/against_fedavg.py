@@ -48,7 +48,7 @@ class Means:
         """Steps that a global round counts, of tau1 * tau2.
 
         >>> round(Means(1.0, tau1=5).gained(1.0), 3), Means(1.0, 0.1, 0.0, 1, 5).gained(1.0)
-        (1.63, 5.0)
+        (1.693, 5.0)
         """
         local = worth([1.0] * self.tau1, reach)
         return float(worth([local] * self.tau2, reach * farther(self.ratio)))
