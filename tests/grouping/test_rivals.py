@@ -237,6 +237,13 @@ def test_label_ilp_says_when_its_time_is_up() -> None:
         plan(label_ilp(time_limit_s=0.0), random_labels(40, 4, 0))
 
 
+def test_label_ilp_does_not_begin_what_it_cannot_end() -> None:
+    with pytest.raises(
+        GroupingError, match="1,000 nodes and 5 groups are too many to balance in 1 s"
+    ):
+        plan(label_ilp(time_limit_s=1.0), random_labels(1000, 5, 0))
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_similar_puts_like_directions_together(seed: int) -> None:
     # By length nodes 0 and 2 would be nearer to each other than to 1 and 3.

@@ -105,7 +105,7 @@ def label_ilp(
             allowed = within = _reachable(evidence, seats)
             if limits.capacity is not None:
                 most = np.minimum(most, limits.capacity[seats])
-        if n * K > CHOICES_A_SECOND * effort.time_limit_s:
+        if n * K > CHOICES_A_SECOND * max(effort.time_limit_s, 1.0):
             raise GroupingError(
                 f"{n:,} nodes and {K} groups are too many to balance in {effort.time_limit_s:g} s; "
                 "raise time_limit_s"
