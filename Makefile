@@ -113,7 +113,7 @@ bench-network: $(READY)  ## the network clock against ns-3: errors and speed (ab
 bench-grouping: $(READY)  ## the planner against ten other groupings: quality and speed (about 30 minutes)
 	$(BIN)/python benchmarks/grouping.py
 
-bench-fleets: $(READY)  ## what a plan is worth on twelve fleets, against FedAvg and every rival (half an hour)
+bench-fleets: $(READY)  ## what a plan is worth on twelve fleets, against FedAvg and every rival
 	$(BIN)/python benchmarks/fleets.py $(FLEETS)
 
 bench-engine: $(READY)  ## the engine against plain torch, pfl, fedjax and Flower (about 20 minutes; installs them)
