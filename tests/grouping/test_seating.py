@@ -60,10 +60,10 @@ def test_a_slow_device_serves_nobody_whatever_its_number(slow: int) -> None:
     assert took == min(every)
 
 
-def test_hardly_ever_is_another_server_much_quicker() -> None:
+def test_no_other_server_is_much_quicker() -> None:
     slower = np.array([_over_the_quickest(seed) for seed in range(100)])
-    assert slower.mean() < 1.02
-    assert (slower > 1.25).sum() <= 1
+    assert slower.mean() < 1.005
+    assert slower.max() < 1.1
 
 
 def _over_the_quickest(seed: int) -> float:

@@ -16,6 +16,20 @@ from coterie.grouping.rough_delays import Rough
 from coterie.grouping.values import Grouping
 
 
+@dataclass(eq=False)
+class Common:
+    """What is the same with any weights, worked out once."""
+
+    evidence: Evidence
+    timed: dict[tuple[bytes, bytes], float] = field(default_factory=dict)  # by groups and servers
+    dealt: dict[tuple[str, bool], Ints] = field(default_factory=dict)  # groups to begin with
+
+    @cached_property
+    def rough(self) -> Rough:
+        """Delays by a formula."""
+        return Rough(self.evidence)
+
+
 @dataclass(frozen=True, eq=False)
 class Objective:
     """Both costs of a grouping, over their normalising constants, weighted."""
@@ -23,7 +37,16 @@ class Objective:
     evidence: Evidence
     alpha_iid: float = 1.0
     alpha_comm: float = 1.0
-    timed: dict[tuple[bytes, bytes], float] = field(default_factory=dict)  # by groups and servers
+    given: Common | None = None
+
+    @cached_property
+    def common(self) -> Common:
+        """What objectives of the same evidence share."""
+        return self.given or Common(self.evidence)
+
+    def weighing(self, alpha_iid: float, alpha_comm: float) -> "Objective":
+        """Return the objective of the same evidence with other weights."""
+        return Objective(self.evidence, alpha_iid, alpha_comm, self.common)
 
     @cached_property
     def pull(self) -> Floats:
@@ -81,14 +104,15 @@ class Objective:
         if d is None:
             return self.rough.group_s(grouping.z, grouping.servers)
         key = grouping.z.tobytes(), grouping.servers.tobytes()
-        if key not in self.timed:
-            self.timed[key] = d.group_s(grouping.z, grouping.servers)
-        return self.timed[key]
+        timed = self.common.timed
+        if key not in timed:
+            timed[key] = d.group_s(grouping.z, grouping.servers)
+        return timed[key]
 
-    @cached_property
+    @property
     def rough(self) -> Rough:
         """Delays by a formula."""
-        return Rough(self.evidence)
+        return self.common.rough
 
 
 @dataclass(frozen=True, eq=False)

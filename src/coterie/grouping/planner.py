@@ -15,6 +15,7 @@ import numpy as np
 
 from coterie.core.arrays import Floats, Ints
 from coterie.core.errors import GroupingError
+from coterie.core.threads import one_thread
 from coterie.grouping import Evidence, Grouping, Planner
 from coterie.grouping.objective import Objective, Priced, price
 from coterie.grouping.search import ByGram, ByVectors, Field, deal, descend, exchange, never
@@ -80,8 +81,9 @@ def coterie(
     """Return the planner for weights of Delta and of transfer seconds; `clock` times a budget."""
 
     def plan(e: Evidence, rng: np.random.Generator) -> Grouping:
-        found = search(e, Objective(e, alpha_iid, alpha_comm), effort, rng, clock)
-        return best_by_the_clock(found)
+        with one_thread():
+            found = search(e, Objective(e, alpha_iid, alpha_comm), effort, rng, clock)
+            return best_by_the_clock(found)
 
     return plan
 
@@ -180,14 +182,15 @@ class _Search:
             even = replace(field, most=np.minimum(field.most, self._even()))
             if o.iid or not o.comm:
                 order = np.argsort(-o.pull, kind="stable")
-                yield self._dealt(replace(even, comm=0.0), order), servers
+                alike = replace(even, comm=0.0)
+                yield self._dealt_once("alike", alike, order, servers), servers
             if o.iid and self.dense:  # some groups like all, and some of hardly anybody
                 for _ in range(-(-e.num_groups // 5)):
                     order = self.rng.permutation(len(e.p))
                     yield self._dealt(replace(field, comm=0.0), order, seeded=True), servers
             if o.comm:
                 near = replace(even, iid=0.0, comm=1.0)
-                yield self._dealt(near, np.arange(len(e.p))), servers
+                yield self._dealt_once("near", near, np.arange(len(e.p)), servers), servers
             if o.comm and servers is None and o.rough.shared is not None:
                 yield from self._by_edges()
         if refused is not None and not self.found:
@@ -219,6 +222,16 @@ class _Search:
             self.seen.add(key)
             self.found = sorted([*self.found, new], key=lambda f: f.cost)[: self.kept]
         self.here = self.here or new
+
+    def _dealt_once(self, by: str, field: Field, order: Ints, servers: Ints | None) -> Ints:
+        """Deal by one cost alone: how it is weighed makes no difference."""
+        dealt, key = self.objective.common.dealt, (by, servers is not None)
+        if key not in dealt:
+            z = self._dealt(field, order)
+            if z.min() < 0:
+                return z
+            dealt[key] = z
+        return dealt[key]
 
     def _dealt(self, field: Field, order: Ints, *, seeded: bool = False) -> Ints:
         sums, K = self.sums, self.e.num_groups

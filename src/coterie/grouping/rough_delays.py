@@ -17,6 +17,7 @@ from coterie.network.tcp import PROFILES
 TCP = PROFILES["tuned"]
 ENTRIES = 1 << 18  # of servers and nodes, up to which all delays between them are worked out once
 FEW = 16  # servers that are weighed on shared links: so many near ones, and as many amid members
+FIRST = 32  # servers that are weighed first: most others are then known to be worse
 NEARLY = 0.5  # of the time at the ends
 TIE = 1e-9  # relative
 
@@ -30,7 +31,7 @@ class _Members:
     latency_s: Floats  # the most of any member; so are in and out
     in_s: Floats
     out_s: Floats
-    best: Ints  # the member that would serve best
+    best: Ints  # members that would serve best: by both ways of their link, by each [3, m]; or -1
 
     @property
     def size(self) -> int:
@@ -75,6 +76,7 @@ class Rough:
         crowd = self._others * min(self._in_s[able].min(), self._out_s[able].min())
         slowest = self._wire * float(self._ways.byte_s.max())
         self._uneven = max(slowest, self._in_s.max(), self._out_s.max()) > crowd
+        self._unlike = any(bool((s[:n] != s[0]).any()) for s in (self._in_s, self._out_s))
         self._node_row = self._ways.row_of[top.switch_of]
         if self.shared is not None and not self._binds(crowd):
             self.shared = None
@@ -87,6 +89,8 @@ class Rough:
         n, K = len(self._evidence.p), self._evidence.num_groups
         if self.shared is None or n <= K:
             return False
+        if K == 1:  # wherever it is, all models meet there
+            return True
         z = np.arange(n) % K
         loads = self.shared.loads(self._node_row[:K][z], self._node_row)
         busiest = self._wire * max(float(load.max(initial=0.0)) for load in loads)
@@ -151,7 +155,7 @@ class Rough:
         return added
 
     def group_s(self, z: Ints, servers: Ints) -> float:
-        """Seconds of the slowest group."""
+        """Seconds until the last model is there, and until the last mean is back."""
         n, server = len(z), servers[z]
         at, of, others = self._row(server), self._node_row, np.bincount(z)[z] - 1
         ends = np.where(server < n, self._latency[np.minimum(server, n - 1)], 0.0)
@@ -160,13 +164,15 @@ class Rough:
         up = np.maximum(self._wire * byte_s[at, of], self._out_s[:n])
         down = np.maximum(self._wire * byte_s[of, at], self._in_s[:n])
         crowd_in, crowd_out = self._in_s[server] * others, self._out_s[server] * others
-        own = way + np.maximum(up, crowd_in) + np.maximum(down, crowd_out)
-        own[server == np.arange(n)] = 0.0
-        slowest = float(own.max(initial=0.0))
-        if self.shared is None:
-            return slowest
-        busiest = sum(float(load.max(initial=0.0)) for load in self.shared.loads(at, of))
-        return max(slowest, self._wire * busiest + float(way.min(initial=0.0)))
+        away = server != np.arange(n)
+        there = (way / 2 + np.maximum(up, crowd_in)).max(initial=0.0, where=away)
+        back = (way / 2 + np.maximum(down, crowd_out)).max(initial=0.0, where=away)
+        if self.shared is not None:
+            least = float(way.min(initial=np.inf, where=away)) / 2 if away.any() else 0.0
+            busy_up, busy_down = self.shared.loads(at, of)
+            there = max(there, self._wire * busy_up.max(initial=0.0) + least)
+            back = max(back, self._wire * busy_down.max(initial=0.0) + least)
+        return float(there + back)
 
     def tolls(self, z: Ints, servers: Ints) -> Floats | None:
         """Seconds that each node with each server adds on the links that are busiest [n, K]."""
@@ -200,9 +206,8 @@ class Rough:
                         room[int(servers[k])] += members.size
                     serving[int(self._row(servers[k : k + 1])[0])] -= 1
                 able = self._able(members, room, limited=limited)
-                cost, held = self._serving_s(able, members, total)
+                best, held = self._best(able, members, total)
                 binds |= held
-                best = able[cost <= cost.min() * (1 + TIE)]
                 rows = self._row(best)
                 servers[k] = best[int(np.argmin([serving.get(int(row), 0) for row in rows]))]
                 if servers[k] in room:
@@ -221,12 +226,17 @@ class Rough:
         """Sum up every group by its members' switches, with a member for each that could serve."""
         n = len(z)
         rows, others = self._node_row, np.bincount(z)[z] - 1
-        burden = self.member_s(np.arange(n)) * others + 2 * self._rounds * self._latency
-        burden[~self._may_serve(others + 1, limited=limited)] = np.inf
-        order = np.lexsort((np.arange(n), burden, rows, z))
-        pair = z[order] * len(self._trip) + rows[order]
-        first = np.flatnonzero(np.diff(pair, prepend=-1))
-        best = np.where(np.isfinite(burden[order[first]]), order[first], -1)
+        barred = ~self._may_serve(others + 1, limited=limited)
+        links = (self.member_s(np.arange(n)), self._in_s[:n], self._out_s[:n])
+        best = []
+        for link_s in links if self._unlike else links[:1]:
+            burden = link_s * others + 2 * self._rounds * self._latency
+            burden[barred] = np.inf
+            order = np.lexsort((np.arange(n), burden, rows, z))
+            pair = z[order] * len(self._trip) + rows[order]
+            first = np.flatnonzero(np.diff(pair, prepend=-1))
+            best.append(np.where(np.isfinite(burden[order[first]]), order[first], -1))
+        served = np.array(best)
 
         def most(values: Floats) -> Floats:
             found: Floats = np.maximum.reduceat(values[order], first)
@@ -236,7 +246,7 @@ class Rough:
         latency_s, in_s, out_s = map(most, (self._latency, self._in_s[:n], self._out_s[:n]))
         ends = np.searchsorted(z[order[first]], np.arange(int(z.max()) + 2))
         return [
-            _Members(row[a:b], count[a:b], latency_s[a:b], in_s[a:b], out_s[a:b], best[a:b])
+            _Members(row[a:b], count[a:b], latency_s[a:b], in_s[a:b], out_s[a:b], served[:, a:b])
             for a, b in pairwise(ends)
         ]
 
@@ -259,14 +269,14 @@ class Rough:
     def _able(self, members: _Members, room: dict[int, int], *, limited: bool) -> Ints:
         """List who may serve a group, or say that nobody may; places have so much room left."""
         e, limits = self._evidence, self._evidence.limits
-        able = e.places if len(e.places) else np.sort(members.best[members.best >= 0])
+        able = e.places if len(e.places) else np.unique(members.best[members.best >= 0])
         if room:
             able = able[[room[int(place)] >= members.size for place in able]]
         if limited and limits.max_hops is not None and len(able):
             wanted, _ = e.topology.switches_hops
             links = e.topology.hops_to(e.topology.switch_at(able))[:, wanted[members.row]]
             hops = links.astype(np.int64) + 1 + (able < len(e.p))[:, None]
-            alone = (members.count == 1) & (members.best == able[:, None])
+            alone = (members.count == 1) & (members.best[0] == able[:, None])
             able = able[((hops <= limits.max_hops) | alone).all(axis=1)]
         if not len(able):
             raise GroupingError(
@@ -274,6 +284,27 @@ class Rough:
                 "forbid it; allow more of them, or more groups"
             )
         return able
+
+    def _best(self, able: Ints, members: _Members, rest: Floats) -> tuple[Ints, bool]:
+        """Return the servers of least delay for a group, and whether shared links decide.
+
+        Those whose own link is quickest come first; what is slower by that alone is not weighed.
+        """
+        n = len(self._evidence.p)
+        ends = np.where(able < n, self._latency[np.minimum(able, n - 1)], 0.0)
+        least = self.member_s(able) * (members.size - 1) + 2 * self._rounds * ends
+        order = np.argsort(least, kind="stable")
+        first = np.sort(order[:FIRST])
+        cost, held = self._serving_s(able[first], members, rest)
+        more = np.sort(order[FIRST:][least[order[FIRST:]] <= cost.min() * (1 + TIE)])
+        if len(more):
+            others, too = self._serving_s(able[more], members, rest)
+            able = np.concatenate([able[first], able[more]])
+            cost, held = np.concatenate([cost, others]), held or too
+        else:
+            able = able[first]
+        best: Ints = np.sort(able[cost <= cost.min() * (1 + TIE)])
+        return best, held
 
     def _serving_s(self, able: Ints, members: _Members, rest: Floats) -> tuple[Floats, bool]:
         """Seconds of a group with each of some servers [m], and whether shared links decide."""
@@ -286,16 +317,18 @@ class Rough:
         down = np.maximum(self._wire * byte_s[np.ix_(of, at)].T, m.in_s)
         up = np.maximum(up, (self._in_s[able] * others)[:, None])
         down = np.maximum(down, (self._out_s[able] * others)[:, None])
-        cost = (way + up + down).max(axis=1)
-        cost = cost + 1e-3 * (way @ m.count) / m.size
+        there, back = (way / 2 + up).max(axis=1), (way / 2 + down).max(axis=1)
+        mean = 1e-3 * (way @ m.count) / m.size
+        cost: Floats = there + back + mean
         if self.shared is None:
             return cost, False
-        busy = np.full(len(able), np.inf)
         amid = np.zeros(len(self._trip))
         amid[of] = m.count
         some = np.union1d(
             np.argsort(cost, kind="stable")[:FEW], np.argsort(-amid[at], kind="stable")[:FEW]
         )
-        count = m.count.astype(np.float64)
-        busy[some] = self._wire * self.shared.busiest(at[some], of, count, rest)
-        return np.maximum(cost, busy) + 1e-2 * cost, bool((busy[some] > cost[some]).any())
+        busy = self._wire * self.shared.busiest(at[some], of, m.count.astype(np.float64), rest)
+        held = bool(((busy[0] > there[some]) | (busy[1] > back[some])).any())
+        shared = np.full(len(able), np.inf)
+        shared[some] = np.maximum(there[some], busy[0]) + np.maximum(back[some], busy[1])
+        return shared + 1e-2 * cost, held

@@ -53,14 +53,15 @@ class SharedLinks:
         return up @ rows, down @ rows
 
     def busiest(self, goals: Ints, source: Ints, count: Floats, rest: Floats) -> Floats:
-        """Seconds a byte of the busiest link, up and back, with sources' bytes to each goal [m].
+        """Seconds a byte of the busiest link up, and back, with sources' bytes to each goal [2, m].
 
         Links carry `rest` [2, D] besides.
         """
         up, down = goals[:, None] * self.H + source, source * self.H + goals[:, None]
         if (whole := self._whole) is not None:
-            return _most(count @ whole[up], rest[0]) + _most(count @ whole[down], rest[1])
-        return self._most(up, count, rest[0]) + self._most(down, count, rest[1])
+            there, back = count @ whole[up], count @ whole[down]
+            return np.stack([_most(there, rest[0]), _most(back, rest[1])])
+        return np.stack([self._most(up, count, rest[0]), self._most(down, count, rest[1])])
 
     def _most(self, pairs: Ints, count: Floats, rest: Floats) -> Floats:
         """Most of a load of pairs [m, s], each count [s] times, and of the rest [D], by row."""

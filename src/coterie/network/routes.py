@@ -1,5 +1,6 @@
 """Which links a transfer crosses: one shortest path for every flow."""
 
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -36,23 +37,51 @@ def route(topology: Topology, phase: Phase, routing: Routing = "ecmp", seed: int
     links = np.empty(first[-1], dtype=np.int64)
     links[first[:-1][up]] = 2 * src[up]
     links[first[1:][down] - 1] = 2 * dst[down] + 1
-    neighbour, port = topology.ports
     at = first[:-1] + up
     here = here.copy()
     for step in range(int(left.max(initial=0))):
         f = np.flatnonzero(left > step)
         s = here[f]
-        closer = (hops[goal_row[f, None], neighbour[s]] < (left[f] - step)[:, None]) & (
-            port[s] >= 0
-        )
+        way, onward = _onward(topology, hops, s, goal_row[f])
         if routing == "single":
-            taken = closer.argmax(axis=1)
+            pick = np.zeros(len(f), dtype=np.int64)
         else:
-            pick = _hash(src[f], dst[f], s, seed) % closer.sum(axis=1).astype(np.uint64)
-            taken = (np.cumsum(closer, axis=1) > pick[:, None].astype(np.int64)).argmax(axis=1)
-        links[at[f] + step] = port[s, taken]
-        here[f] = neighbour[s, taken]
+            ways = onward.count[way].astype(np.uint64)
+            pick = (_hash(src[f], dst[f], s, seed) % ways).astype(np.int64)
+        taken = onward.first[way] + pick
+        links[at[f] + step] = onward.port[taken]
+        here[f] = onward.neighbour[taken]
     return Flows(src, dst, nbytes, links, first, np.zeros(F))
+
+
+@dataclass(frozen=True, eq=False)
+class _Onward:
+    """Ways on from switches to goals: `count` of each from `first` on, its link and where to."""
+
+    first: Ints
+    count: Ints
+    port: Ints
+    neighbour: Ints
+
+
+def _onward(
+    topology: Topology, hops: NDArray[np.int32], here: Ints, goal_row: Ints
+) -> tuple[Ints, _Onward]:
+    """List, once for all flows at a switch with one goal, the neighbours a link closer to it.
+
+    Returns which way each flow is on [F], and the ways.
+    """
+    G = len(hops)
+    pairs, way = np.unique(here * G + goal_row, return_inverse=True)
+    s, g = pairs // G, pairs % G
+    first, port, neighbour = topology.ports
+    degree = np.diff(first)[s]
+    start = np.cumsum(degree) - degree
+    place = np.arange(int(degree.sum())) + np.repeat(first[s] - start, degree)
+    closer = hops[np.repeat(g, degree), neighbour[place]] < np.repeat(hops[g, s], degree)
+    count = np.add.reduceat(closer, start, dtype=np.int64)
+    kept = place[closer]
+    return way, _Onward(np.cumsum(count) - count, count, port[kept], neighbour[kept])
 
 
 def _hash(src: Ints, dst: Ints, switch: Ints, seed: int) -> NDArray[np.uint64]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from coterie.core.errors import GroupingError
 from coterie.core.streams import Stream, generator
+from coterie.core.threads import one_thread
 from coterie.core.types import Progress
 from coterie.grouping import Evidence, Grouping, check_grouping
 from coterie.grouping.limits import broken
@@ -76,6 +77,7 @@ class Found:
         self._evidence, self._objective = evidence, objective
         self._clock = clock
         self._found: set[bytes] = set()
+        self._answers: dict[tuple[tuple[float, float], Effort], list[Grouping]] = {}
         self.points: list[Point] = []
         self.left_out: list[str] = []
         self.stopped = False  # by Ctrl-C
@@ -96,15 +98,23 @@ class Found:
     def _said(self, ask: Search, e: Evidence) -> Grouping:
         """Ask a method; the planner keeps its best at Ctrl-C where it has a budget."""
         if ask.method != "coterie":
-            return ask.planner()(e, self._rng())
-        return self._searched(e, Objective(e, ask.alpha_iid, ask.alpha_comm), ask.effort)[0]
+            with one_thread():
+                return ask.planner()(e, self._rng())
+        weights = ask.alpha_iid, ask.alpha_comm
+        same = e is self._evidence
+        objective = self._objective.weighing(*weights) if same else Objective(e, *weights)
+        found = self._searched(e, objective, ask.effort)
+        if same:
+            self._answers[weights, ask.effort] = found
+        return found[0]
 
     def _searched(self, e: Evidence, objective: Objective, effort: Effort) -> list[Grouping]:
         """Search, and return the answer and what else was good."""
         kept = replace(effort, keep=effort.budget_s is not None)
-        state = search(e, objective, kept, self._rng(), self._clock)
-        self.stopped = state.ended == "interrupted"
-        return [best_by_the_clock(state), *(f.grouping for f in state.found)]
+        with one_thread():
+            state = search(e, objective, kept, self._rng(), self._clock)
+            self.stopped = state.ended == "interrupted"
+            return [best_by_the_clock(state), *(f.grouping for f in state.found)]
 
     def add_searches(self, own: tuple[float, float], effort: Effort, progress: Progress) -> None:
         """Search with the experiment's own weights, then with the others, unless stopped."""
@@ -113,12 +123,13 @@ class Found:
             weightings.setdefault(label(*pair), pair)
         for done, (name, pair) in enumerate(weightings.items()):
             progress(f"searching with weights {name}", done, len(weightings))
-            objective = Objective(self._evidence, *pair)
+            objective = self._objective.weighing(*pair)
             if not (objective.iid or objective.comm):
                 continue
             start = self._clock()
             try:
-                found = self._searched(self._evidence, objective, effort)
+                found = self._answers.get((pair, effort))
+                found = found or self._searched(self._evidence, objective, effort)
             except KeyboardInterrupt:
                 if effort.budget_s is None or not done:
                     raise

@@ -193,19 +193,18 @@ class Topology:
         return self.between(self.place_vertices, np.arange(self.n_devices))
 
     @cached_property
-    def ports(self) -> tuple[Ints, Ints]:
-        """Neighbours of every switch and the link directions to them [S, most], padded with -1."""
+    def ports(self) -> tuple[Ints, Ints, Ints]:
+        """Directions out of every switch [2 L], those of s from first[s] on, and where they lead.
+
+        Returns first [S + 1], the directions, and the switches at their ends [2 L].
+        """
         n, S, L = self.n_devices, self.n_switches, len(self.links)
         at = np.concatenate([self.links[:, 0], self.links[:, 1]])
         to = np.concatenate([self.links[:, 1], self.links[:, 0]])
         direction = 2 * n + np.concatenate([2 * np.arange(L), 2 * np.arange(L) + 1])
         order = np.lexsort((direction // 2, at))
-        degree = np.bincount(at, minlength=S)
-        column = np.arange(2 * L) - np.repeat(np.cumsum(degree) - degree, degree)
-        neighbour = np.zeros((S, int(degree.max(initial=1))), dtype=np.int64)
-        port = np.full_like(neighbour, -1)
-        neighbour[at[order], column], port[at[order], column] = to[order], direction[order]
-        return neighbour, port
+        first = np.concatenate([[0], np.cumsum(np.bincount(at, minlength=S))])
+        return first, direction[order], to[order]
 
     def with_access(self, up: Floats, down: Floats, latency_s: Floats) -> "Topology":
         """Give every device its own access link: speeds up and down [n], and latency [n]."""
