@@ -65,7 +65,7 @@ class _Onward:
 
 
 def _onward(
-    topology: Topology, hops: NDArray[np.int32], here: Ints, goal_row: Ints
+    topology: Topology, hops: NDArray[np.uint16], here: Ints, goal_row: Ints
 ) -> tuple[Ints, _Onward]:
     """List, once for all flows at a switch with one goal, the neighbours a link closer to it.
 
