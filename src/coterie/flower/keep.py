@@ -32,6 +32,9 @@ from coterie.flower.processes import (
 FIRST_S, MOST_S = 1.0, 10.0  # pauses before a process is started again: doubled from the first
 LONG_S = 60.0  # a process that has run that long begins with the first pause again
 LOOK_S, HELPER_S = 5.0, 2.0  # between looks at an app, and at a helper
+TAIL = 4096  # of the bytes of a log, the last that are looked at
+# how a SuperNode says that it sends an answer, that it has, or that it goes on without
+ANSWER = ("Sending: ", "Sent successfully", "Ignoring reply", "Failed to send", "Receiving: ")
 BEGIN_S = 20.0  # how long an app may be taken to run without that a process of it was ever seen
 
 
@@ -56,11 +59,14 @@ class Kept:
         self.name, self.restarts, self.ends = name, 0, 0
         self._d, self._command, self._say = d, command, say
         self._helped, self._end_at, self._helper_at = False, 0.0, 0.0
+        self._half = ("", 0.0)  # an answer that is being sent without an app, and since when
         self._again_at: float | None = None
         self.process, self.since = self._start(), time.monotonic()
 
     def _start(self) -> subprocess.Popen[bytes]:
         end_left(self._d, self._command)
+        log = log_of(self._d, self.name)
+        self._log_from = log.stat().st_size if log.exists() else 0
         return start(self._d, self.name, self._command)
 
     def clear(self) -> None:
@@ -78,6 +84,7 @@ class Kept:
         if self.lives:
             if now >= self._helper_at:
                 self._look_at_helper(now)
+                self._look_at_answer(now)
                 self._helper_at = now + HELPER_S
             return False
         if self._again_at is None:
@@ -88,7 +95,7 @@ class Kept:
             self._say(f"{self.name} {how}; it is started again in {pause_s(self.ends):g} s")
         if now < self._again_at:
             return False
-        self._again_at, self._helped, self._end_at = None, False, 0.0
+        self._again_at, self._helped, self._end_at, self._half = None, False, 0.0, ("", 0.0)
         self.process, self.since = self._start(), now
         self.restarts += 1
         return True
@@ -103,12 +110,49 @@ class Kept:
         self._helped = self._helped or bool(there)
         if not self._helped or there:
             return
+        self._end(f"lost its {HELPER}", now)
+
+    def _look_at_answer(self, now: float) -> None:
+        """End a SuperNode that sends an answer for longer than a mean waits, its app gone.
+
+        An app that is killed while it hands its answer over leaves half of it, and Flower waits for
+        the other half without end.
+        """
+        sending = "" if below(self.process.pid, CLIENT_APP) != [] else being_sent(self._log())
+        if sending != self._half[0]:
+            self._half = sending, now
+        if sending and now - self._half[1] > self._d.timeout_s:
+            self._end("waits for an answer of which its app left a part", now)
+
+    def _log(self) -> str:
+        """Read the last of what the process has printed since it was started."""
+        try:
+            with log_of(self._d, self.name).open("rb") as file:
+                file.seek(max(self._log_from, file.seek(0, os.SEEK_END) - TAIL))
+                return file.read().decode(errors="replace")
+        except OSError:
+            return ""
+
+    def _end(self, why: str, now: float) -> None:
+        """End the process, kindly first."""
         if not self._end_at:
-            self._say(f"{self.name} lost its {HELPER}; it is ended, to be started again")
+            self._say(f"{self.name} {why}; it is ended, to be started again")
             self._end_at = now + STOP_S
             os.killpg(self.process.pid, signal.SIGTERM)
         elif now > self._end_at:
             os.killpg(self.process.pid, signal.SIGKILL)
+
+
+def being_sent(log: str) -> str:
+    """Return the line of an answer that a SuperNode's log has as begun and not as sent.
+
+    >>> being_sent("Sending: train message (ID: 1)\\nSent successfully")
+    ''
+    >>> being_sent("Sent successfully\\nSending: train message (ID: 2)\\n")
+    'Sending: train message (ID: 2)'
+    """
+    lines = [line for line in log.splitlines() if any(word in line for word in ANSWER)]
+    return lines[-1] if lines and ANSWER[0] in lines[-1] else ""
 
 
 class Place:
