@@ -191,6 +191,29 @@ def restart_node(here: Deployed) -> None:
     here.start("node-1")
 
 
+def another_key(here: Deployed) -> None:
+    """Stop a node, lose its key, make another, and start it again."""
+    here.keepers["node-1"].terminate()
+    here.keepers["node-1"].wait()
+    for path in (here.d.folder / "keys").glob("node-1*"):
+        path.unlink()
+    words = ["coterie", "flower", "key", ".", "node-1"]
+    subprocess.run(words, cwd=here.d.folder, env=environment(here.d.folder), check=True)
+    here.start("node-1")
+
+
+def failed(here: Deployed) -> None:
+    """Have a state that cannot be written until the coordinator gives up; mend it, and go on."""
+    folder = here.d.folder
+    (folder / "state").rename(folder / "away")
+    (folder / "state").write_text("no folder", encoding="utf-8")
+    wait(lambda: (folder / "result.json").exists(), "the coordinator to give up")
+    print((folder / "result.json").read_text(encoding="utf-8"), file=sys.stderr)
+    (folder / "state").unlink()
+    (folder / "away").rename(folder / "state")
+    subprocess.run(["./run.sh"], cwd=folder, env=environment(folder), check=True)
+
+
 def mishaps() -> list[Mishap]:
     """What else was tried."""
     everyone = (*EDGES, *(f"node-{i}" for i in range(N)))
@@ -198,6 +221,8 @@ def mishaps() -> list[Mishap]:
         Mishap("node-1 stopped and started (systemctl restart)", restart_node, ("node-1",)),
         Mishap("all at once, as by a power cut", power_cut, everyone),
         Mishap("links/edge-0.db lost; run.sh", forget),
+        Mishap("node-1's key lost, and another made", another_key, ("node-1",)),
+        Mishap("state/ could not be written; mended; run.sh", failed),
     ]
 
 
