@@ -130,6 +130,7 @@ def _methods(view: PlanView) -> Table:
     if not view.timed:
         foot.append("times are of transfers; how long a local step takes is not known: 0 s")
     foot += [f"left out: {line}" for line in view.left_out]
+    foot += [f"note: {line}" for line in view.notes]
     return Table(title, head, rows, "\n".join(foot))
 
 
@@ -274,6 +275,7 @@ def plain(view: PlanView) -> dict[str, Any]:
         "Delta_by": view.seen,
         "stopped": view.stopped,
         "left_out": list(view.left_out),
+        "notes": list(view.notes),
         "fedavg": [{"name": name, "d_global": s, "cost": cost} for name, s, cost in view.fedavg],
         "worth": _worth(Operating(view)),
         "points": [

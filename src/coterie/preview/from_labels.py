@@ -127,7 +127,7 @@ def plans_by_labels(
     if epsilon is not None:
         counts = noised(own.told.counts, epsilon, generator(config.seed, Stream.PLAN))
         own = replace(own, told=replace(own.told, counts=counts))
-    timed = own.told.step_s is not None
+    timed, notes = own.told.step_s is not None, tuple(filter(None, [serving_note(own, network)]))
     open_ = opened(config.algorithm, n, len(edges.names), timed=timed)
 
     def plan(num_groups: int, methods: Sequence[str]) -> PlanView:
@@ -147,10 +147,23 @@ def plans_by_labels(
         some = make_participation(config)
         view = answer(q, title, fleet, evidence, budget_s, progress, participation=some)
         said = left_out + view.left_out
-        return replace(view, answer=None, left_out=said, online=own.told.online)  # there is no run
+        more: dict[str, Any] = {"left_out": said, "online": own.told.online, "notes": notes}
+        return replace(view, answer=None, **more)  # there is no run
 
     views = each_number(open_, plan, n, tuple(methods))
     return quickest(views, open_) if config.algorithm.open else views[0]
+
+
+def serving_note(own: OwnFleet, network: Path) -> str:
+    """Say that members serve, and how places would, where no place does; else nothing."""
+    if own.topology.places:
+        return ""
+    links = own.config.network.topology == "file"
+    rows = "" if links else ", in rows of from and to,"
+    way = f"; say server = yes{rows} of switches in {network.name} to let them serve"
+    return (
+        f"no place serves, so a member of each group does{way if links or own.told.sites else ''}"
+    )
 
 
 def _regions(told: Histograms, nodes: Path) -> Ints:

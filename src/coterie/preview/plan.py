@@ -76,6 +76,7 @@ class PlanView:
     by: Literal["cost", "time"] = "cost"  # what the chosen one has least of
     online: NDArray[np.bool_] | None = None  # whether nodes are there [n, quarters of an hour]
     participants: Participants | None = None  # where not all nodes are part of every mean
+    notes: tuple[str, ...] = ()  # what the files leave open
 
     @property
     def global_s(self) -> float:
