@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,9 +20,9 @@ from resuming import PATIENCE_S, coterie, n_rows, outcome, start, sweep, tiny, w
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'coterie[ray]'")
 
-from clustered import RAYS_OWN, config, crew_of, end_ray, in_the_middle, rows
+from clustered import RAYS_OWN, config, crew_of, in_the_middle, rows
 
-pytestmark = RAYS_OWN
+pytestmark = [*RAYS_OWN, pytest.mark.usefixtures("first_as_it_was", "ended")]
 
 OWN = """
 from torch import nn
@@ -34,21 +33,6 @@ def make(n_classes):
     )
 """
 LISTENS = "0A"  # the state of a socket in /proc/net/tcp
-
-
-@pytest.fixture(autouse=True)
-def first_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Undo what a test does to the moment in which answers are waited for."""
-    from coterie.engine.ray.cluster import Cluster
-
-    monkeypatch.setattr(Cluster, "first", Cluster.first)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def ended() -> Iterator[None]:
-    """One cluster for all tests here, which ends with them."""
-    yield
-    end_ray()
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -21,26 +20,11 @@ from variants import EACH, on_ray
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'coterie[ray]'")
 
-from clustered import RAYS_OWN, crew_of, end_ray, in_the_middle
+from clustered import RAYS_OWN, crew_of, in_the_middle
 
-pytestmark = RAYS_OWN
+pytestmark = [*RAYS_OWN, pytest.mark.usefixtures("first_as_it_was", "ended")]
 DIVERGENCES = ("delta", "Delta")
 HERE = Path(__file__).parents[1]
-
-
-@pytest.fixture(autouse=True)
-def first_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Undo what a test does to the moment in which answers are waited for."""
-    from coterie.engine.ray.cluster import Cluster
-
-    monkeypatch.setattr(Cluster, "first", Cluster.first)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def ended() -> Iterator[None]:
-    """One cluster for all tests here, which ends with them."""
-    yield
-    end_ray()
 
 
 def trained(which: str, actors: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:

@@ -357,6 +357,21 @@ def test_a_changed_plan_goes_on_with_the_model_and_the_numbers(tmp_path: Path) -
 
 
 @needs_flower
+def test_a_deployment_waits_as_long_as_told_with_a_unit(tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_bytes(contents(plan(), ".json"))
+    words = ["flower", "up", tmp_path / "plan.json", "--app", APP, "-o", tmp_path / "up"]
+    for text, seconds in (("90s", 90.0), ("1.5m", 90.0), ("120", 120.0), (None, 600.0)):
+        told = [] if text is None else ["--timeout", text]
+        done = coterie(*words, *told, "--write-only")
+        assert done.exit_code == 0, done.output
+        assert read_deployment(tmp_path / "up").timeout_s == seconds
+    for text in ("0", "soon", "5MB", "nan"):
+        done = coterie(*words, "--timeout", text, "--write-only")
+        assert done.exit_code == 2
+        assert "--timeout must be a time such as 2s, 500ms" in done.output
+
+
+@needs_flower
 def test_what_cannot_be_carried_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     old, path = deployment(tmp_path / "old"), tmp_path / "plan.json"
     write(old)

@@ -124,6 +124,22 @@ def test_the_slowest_node_decides_how_long_a_step_takes(tmp_path: Path) -> None:
     assert o.round_s == pytest.approx(view.cycle_s(view.chosen) + 5 * 0.2)
 
 
+def test_a_plan_notes_that_members_serve_where_no_place_does(tmp_path: Path) -> None:
+    files = ("--nodes", tmp_path / "nodes.csv", "--network", tmp_path / "net.csv")
+    words = ("plan", *files, "--model-bytes", MB, "--methods", "edge", "--budget", "10ms")
+    assert planned(tmp_path).notes[0].startswith("no place serves, so a member of each group does")
+    done = command(*words, "--set", "algorithm.num_groups=2", "-o", tmp_path / "plan.html")
+    assert done.exit_code == 0
+    assert done.output.count("note: no place serves, so a member of each group does; say ") == 1
+    with (tmp_path / "net.csv").open("a") as file:
+        file.write("core,,\n")
+    rows = (tmp_path / "net.csv").read_text().splitlines()
+    served = [f"{row},{'yes' if row.startswith('core') else ''}" for row in rows[1:]]
+    (tmp_path / "net.csv").write_text("\n".join([f"{rows[0]},server", *served, ""]))
+    view = plans_by_labels(*files[1::2], MB, ("algorithm.num_groups=1",), methods=("edge",))
+    assert view.fleet.network.topology.places and view.notes == ()
+
+
 def test_rounds_follow_one_another_while_all_nodes_are_online(tmp_path: Path) -> None:
     o = Operating(planned(tmp_path))
     assert o.day_s == 8 * 3600

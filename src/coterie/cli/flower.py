@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from coterie.cli.commands import Commands
-from coterie.cli.options import PATH, SETTING, Option, json_option, out_option
+from coterie.cli.options import PATH, SETTING, Option, Quantity, json_option, out_option
 from coterie.core.errors import CoterieError
 
 if TYPE_CHECKING:
@@ -70,7 +70,13 @@ def flower() -> None:
     "--coordinator", default="", metavar="HOST", help="Its host [the file's, or edge 0's]."
 )
 @click.option("--rounds", type=click.IntRange(min=1), help="Global rounds [the plan's steps].")
-@click.option("--timeout", type=float, default=600.0, help="Seconds to wait for a node [600].")
+@click.option(
+    "--timeout",
+    type=Quantity("time"),
+    metavar="TIME",
+    default=600.0,
+    help="Time to wait for a node, such as 90s or 10m [10m].",
+)
 @click.option(
     "--min-per-group", type=click.IntRange(min=1), default=1, help="Nodes a mean needs [1]."
 )

@@ -131,8 +131,8 @@ def plan(
     Nodes are known by their names, in any order; column edge may be left out. Delta is how far the
     groups' label shares are from everyone's. Nothing is trained. A local step counts 0 s unless
     column step_s tells how long each node takes. Column online tells when a node is there: 22-6.
-    --set takes network.*, algorithm.*, train.steps and seed; algorithm.num_groups, tau1 and tau2
-    may be auto: soonest at the same loss.
+    --set takes network.*, algorithm.*, participation.* (but deadline_s), train.steps and seed;
+    algorithm.num_groups, tau1 and tau2 may be auto: soonest at the same loss.
 
     \b
     All that a plan is compared with has servers chosen by seconds. FedAvg has two rows: with the

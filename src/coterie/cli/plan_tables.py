@@ -11,6 +11,7 @@ from coterie.core.amounts import duration, size
 from coterie.core.arrays import Ints
 from coterie.preview.against_fedavg import Means
 from coterie.preview.operating import Bottleneck, Operating, Traffic
+from coterie.preview.participants import Participants
 from coterie.preview.plan import PlanView
 from coterie.preview.pricing import Point, label
 from coterie.render.page.html import Table
@@ -36,6 +37,7 @@ def _answer(o: Operating) -> Table:
         ("groups", f"{len(servers)}, of {sizes(view.chosen.sizes)} nodes"),
         ("servers", f"{', '.join(servers[:MOST_SERVERS])}{more}; of all: {view.global_server}"),
         ("schedule", _schedule(means)),
+        *([] if view.participants is None else _takes_part(view.participants)),
         ("a global round", _round(o)),
         ("over FedAvg", f"{o.over_fedavg} as fast to the same loss as {_best_fedavg(o)}"),
     ]
@@ -72,8 +74,19 @@ def _schedule(means: Means) -> str:
     return f"a group mean {steps}, a global mean every {means.tau1 * means.tau2}"
 
 
+def _takes_part(some: Participants) -> list[tuple[str, str]]:
+    """Write who takes part in a round, and that it is not weighed while searching."""
+    c = some.participation
+    of = "every group" if c.sampled == "group" else "all nodes"
+    who = f"{100 * c.fraction:g}% of {of}, at least one"
+    who += f"; each vanishes with probability {c.dropout:g}" if c.dropout else ""
+    who += "; participation.deadline_s is not weighed" if c.deadline_s else ""
+    how = f"means over {some.draws} draws; groups are searched for as if all took part"
+    return [("takes part", who), ("", how)]
+
+
 def _round(o: Operating) -> str:
-    steps_s = o.means.tau1 * o.means.tau2 * o.view.fleet.step_s
+    steps_s = o.means.tau1 * o.means.tau2 * o.view.step_s
     if not steps_s:
         return f"{duration(o.round_s)} of transfers"
     return f"{duration(o.round_s)}, {duration(steps_s)} of it local steps"
@@ -117,6 +130,7 @@ def _methods(view: PlanView) -> Table:
     if not view.timed:
         foot.append("times are of transfers; how long a local step takes is not known: 0 s")
     foot += [f"left out: {line}" for line in view.left_out]
+    foot += [f"note: {line}" for line in view.notes]
     return Table(title, head, rows, "\n".join(foot))
 
 
@@ -240,20 +254,28 @@ def _worth(o: Operating) -> dict[str, Any]:
     }
 
 
+def _participation(some: Participants) -> dict[str, Any]:
+    """Return who takes part in a round, as far as it is weighed, as plain values."""
+    heeded = ("fraction", "sampled", "dropout", "jitter")
+    return {key: getattr(some.participation, key) for key in heeded} | {"draws": some.draws}
+
+
 def plain(view: PlanView) -> dict[str, Any]:
     """Return everything as plain values."""
-    grouping = view.chosen.grouping
+    grouping, some = view.chosen.grouping, view.participants
     return {
         "title": view.title,
         "num_groups": view.num_groups,
         "tau2": view.algorithm.tau2,
         "d_global": view.global_s,
         "step_s_known": view.timed,
+        "participation": None if some is None else _participation(some),
         "alpha_iid": view.weights[0],
         "alpha_comm": view.weights[1],
         "Delta_by": view.seen,
         "stopped": view.stopped,
         "left_out": list(view.left_out),
+        "notes": list(view.notes),
         "fedavg": [{"name": name, "d_global": s, "cost": cost} for name, s, cost in view.fedavg],
         "worth": _worth(Operating(view)),
         "points": [

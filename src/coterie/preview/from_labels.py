@@ -13,7 +13,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from coterie.config.factories import make_fleet, make_shape, make_view, quick_network
+from coterie.config.factories import (
+    make_fleet,
+    make_participation,
+    make_shape,
+    make_view,
+    quick_network,
+)
 from coterie.config.files import expand, parse_override
 from coterie.config.prepare import parts_of
 from coterie.config.settings import AlgorithmConfig, Config
@@ -51,7 +57,7 @@ USUAL_GROUPS = AlgorithmConfig().usual[0]  # or half as many as there are nodes
 MOST = 10**12  # examples of one class on one node
 QUARTERS = 96  # of an hour, in a day
 ENDS = ({"a", "b"}, {"source", "target"})
-HEEDED = ("seed", "network.", "algorithm.", "train.steps")
+HEEDED = ("seed", "network.", "algorithm.", "participation.", "train.steps")
 Kind = Literal["matrix", "file"]
 
 
@@ -121,7 +127,7 @@ def plans_by_labels(
     if epsilon is not None:
         counts = noised(own.told.counts, epsilon, generator(config.seed, Stream.PLAN))
         own = replace(own, told=replace(own.told, counts=counts))
-    timed = own.told.step_s is not None
+    timed, notes = own.told.step_s is not None, tuple(filter(None, [serving_note(own, network)]))
     open_ = opened(config.algorithm, n, len(edges.names), timed=timed)
 
     def plan(num_groups: int, methods: Sequence[str]) -> PlanView:
@@ -138,12 +144,26 @@ def plans_by_labels(
         title = f"{nodes.name} on {network.name}, seed {config.seed}"
         title += "" if timed else ", local steps not timed (0 s)"
         title += "" if epsilon is None else f", label counts with noise (epsilon {epsilon:g})"
-        view = answer(q, title, fleet, evidence, budget_s, progress)
+        some = make_participation(config)
+        view = answer(q, title, fleet, evidence, budget_s, progress, participation=some)
         said = left_out + view.left_out
-        return replace(view, answer=None, left_out=said, online=own.told.online)  # there is no run
+        more: dict[str, Any] = {"left_out": said, "online": own.told.online, "notes": notes}
+        return replace(view, answer=None, **more)  # there is no run
 
     views = each_number(open_, plan, n, tuple(methods))
     return quickest(views, open_) if config.algorithm.open else views[0]
+
+
+def serving_note(own: OwnFleet, network: Path) -> str:
+    """Say that members serve, and how places would, where no place does; else nothing."""
+    if own.topology.places:
+        return ""
+    links = own.config.network.topology == "file"
+    rows = "" if links else ", in rows of from and to,"
+    way = f"; say server = yes{rows} of switches in {network.name} to let them serve"
+    return (
+        f"no place serves, so a member of each group does{way if links or own.told.sites else ''}"
+    )
 
 
 def _regions(told: Histograms, nodes: Path) -> Ints:
@@ -405,10 +425,22 @@ def _config(
     files |= {"network.access_file"} if told.own_links else set()
     files |= {"algorithm.capacity_file"} if told.capacity is not None else set()
     for key, _ in map(parse_override, overrides):
-        if key in files or not key.startswith(tuple(heeded)):
-            why = "the files say that" if key in files else "nothing is trained"
-            raise ConfigError(f"--set {key} is not read with --nodes: {why}; leave it out")
+        if why := _unread(key, files, told, heeded):
+            raise ConfigError(f"--set {key} is not read with --nodes: {why}")
     return config
+
+
+def _unread(key: str, files: Collection[str], told: Histograms, heeded: Sequence[str]) -> str:
+    """Say why a setting is not read, and the way out; nothing if it is."""
+    if key in files:
+        return "the files say that; leave it out"
+    if not key.startswith(tuple(heeded)):
+        return "nothing is trained; leave it out"
+    if key == "participation.deadline_s":
+        return "who is late depends on tau1, and FedAvg has its own; leave it out"
+    if key == "participation.jitter" and told.step_s is None:
+        return "local steps are not timed; add column step_s, or leave it out"
+    return ""
 
 
 def _shown(q: Question, own: OwnFleet, model_bytes: int) -> tuple[Fleet, Evidence]:

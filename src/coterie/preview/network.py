@@ -24,7 +24,7 @@ from coterie.network.routes import route
 from coterie.network.tcp import PROFILES, Tcp
 from coterie.network.values import Flows
 from coterie.preview.data import groups_of, title_of
-from coterie.preview.from_labels import OwnFleet, read_fleet
+from coterie.preview.from_labels import OwnFleet, read_fleet, serving_note
 from coterie.topology import Topology
 
 EDGES = "edges"  # the groups of a network that is shown without an experiment
@@ -259,11 +259,8 @@ def _notes(own: OwnFleet, nodes: Path, network: Path) -> Iterator[str]:
     """Say what the files leave open, or what may not be meant so."""
     top, n = own.topology, own.topology.n_devices
     may_not = 0 if top.may_serve is None else int((~top.may_serve).sum())
-    if not top.places:
-        of_sites = own.config.network.topology == "file" or own.told.sites
-        rows = "" if own.config.network.topology == "file" else ", in rows of from and to,"
-        way = f"; say server = yes{rows} of switches in {network.name} to let them serve"
-        yield f"no place serves, so a member of each group does{way if of_sites else ''}"
+    if note := serving_note(own, network):
+        yield note
         if may_not:
             yield f"{may_not:,} of {n:,} devices may not serve"
     elif top.may_serve is not None:

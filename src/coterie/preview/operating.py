@@ -1,13 +1,15 @@
 """A plan as an operator asks for it: time, traffic, what it is worth, and what would change it."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 
 from coterie.core.arrays import Floats
 from coterie.grouping import Grouping
-from coterie.network import Network
+from coterie.network import Network, Phase
 from coterie.network.tcp import PROFILES
 from coterie.preview.against_fedavg import Means, Times
 from coterie.preview.plan import PlanView
@@ -50,7 +52,7 @@ class Operating:
     @property
     def round_s(self) -> float:
         """Seconds of a global round: its local steps, group means and global mean."""
-        return self.means.round_s(self.view.fleet.step_s)
+        return self.means.round_s(self.view.step_s)
 
     @property
     def day_s(self) -> float:
@@ -127,24 +129,44 @@ class Operating:
 
     def _carried(self, grouping: Grouping) -> Floats:
         """Payload bytes of a mean over every link, both ways [n + L]."""
-        net, nbytes = self._network, self.view.model_bytes
+        net = self._network
         carried = np.zeros(len(net.topology.latency_s))
-        for phases in net.patterns(grouping.z, grouping.servers, nbytes):
-            for phase in phases:
-                both = net.carried(net.routed(phase)).astype(np.float64)
-                carried += both[::2] + both[1::2]
-        return carried
+        for phase in self._phases(grouping):
+            both = net.carried(net.routed(phase)).astype(np.float64)
+            carried += both[::2] + both[1::2]
+        return carried / self._draws
 
     def _busy(self, grouping: Grouping) -> tuple[Floats, float]:
         """Seconds that each link is busy in a mean [n + L], and the seconds of that."""
         net, nbytes, tcp = self._network, self.view.model_bytes, PROFILES["lossless"]
         wire = 1 + tcp.header * -(-nbytes // tcp.segment) / nbytes
         busy = np.zeros(len(net.topology.latency_s))
-        for phases in net.patterns(grouping.z, grouping.servers, nbytes):
-            for phase in phases:
-                each_way = wire * net.carried(net.routed(phase)) / net.topology.bytes_per_s
-                busy += each_way.reshape(-1, 2).max(axis=1)  # both ways are busy at once
-        return busy, _seconds(net, grouping, nbytes)
+        for phase in self._phases(grouping):
+            each_way = wire * net.carried(net.routed(phase)) / net.topology.bytes_per_s
+            busy += each_way.reshape(-1, 2).max(axis=1)  # both ways are busy at once
+        return busy / self._draws, self._seconds(net, grouping)
+
+    @property
+    def _draws(self) -> int:
+        """Means of which the phases are listed: one, or one for every draw of who is there."""
+        some = self.view.participants
+        return 1 if some is None else some.draws
+
+    def _phases(self, grouping: Grouping) -> Iterator[Phase]:
+        """List what flows in a mean of all nodes, or in as many means as there are draws."""
+        net, some = self._network, self.view.participants
+        if some is None:
+            found = iter(net.patterns(grouping.z, grouping.servers, self.view.model_bytes))
+        else:
+            found = some.phases(net, grouping, self.view.chosen.grouping.z)
+        return chain.from_iterable(found)
+
+    def _seconds(self, network: Network, grouping: Grouping) -> float:
+        some = self.view.participants
+        if some is not None:
+            return some.seconds(network, grouping, self.view.chosen.grouping.z)
+        nbytes = self.view.model_bytes
+        return network.aggregation(grouping.z, grouping.servers, nbytes).seconds
 
     def _twice(self, link: int) -> float:
         """How many times as fast a round is, in transfers and steps, with a link twice as fast."""
@@ -154,14 +176,10 @@ class Operating:
         faster = replace(net, topology=replace(net.topology, bytes_per_s=speed))
         means = replace(
             self.means,
-            global_s=_seconds(faster, self._everyone, view.model_bytes),
-            group_s=_seconds(faster, view.chosen.grouping, view.model_bytes),
+            global_s=self._seconds(faster, self._everyone),
+            group_s=self._seconds(faster, view.chosen.grouping),
         )
-        return self.round_s / (means.round_s(view.fleet.step_s) or 1.0)
-
-
-def _seconds(network: Network, grouping: Grouping, nbytes: int) -> float:
-    return network.aggregation(grouping.z, grouping.servers, nbytes).seconds
+        return self.round_s / (means.round_s(view.step_s) or 1.0)
 
 
 def _between(name: str) -> str:

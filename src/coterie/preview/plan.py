@@ -19,16 +19,20 @@ from coterie.grouping import Evidence, Limits
 from coterie.grouping.limits import check_keeper
 from coterie.grouping.objective import Objective
 from coterie.grouping.planner import Effort
+from coterie.network import Network
 from coterie.partition.measure import emd, pooled
 from coterie.preview.against_fedavg import Means, Rivals, Times, assumed_reach
 from coterie.preview.data import title_of
+from coterie.preview.participants import Participants
 from coterie.preview.pricing import Found, Point, label, with_front
 from coterie.simulation.fleet import Fleet
 from coterie.simulation.forecast import TAU1
 from coterie.simulation.loop import first_evidence
+from coterie.simulation.participation import Participation
 from coterie.simulation.search import METHODS, Search
 
 BOTH, FEDAVG = "fedavg-ic", "fedavg"
+EVERYBODY = Participation()
 WEIGHED = {"fedavg-c": (0.0, 1.0), "fedavg-i": (1.0, 0.0)}  # the others weigh both costs
 SEEN = {"gradients": "gradients", "sketch": "sketches of the gradients", "labels": "label shares"}
 
@@ -63,7 +67,7 @@ class PlanView:
     algorithm: AlgorithmConfig
     own: AlgorithmConfig  # of the experiment; it may not search, which `algorithm` does
     weights: tuple[float, float]  # of Delta, and of seconds
-    global_s: float
+    globals_s: dict[str, float]  # seconds of a global mean, by the point's name
     steps: int  # of the experiment
     model_bytes: int
     fleet: Fleet
@@ -71,6 +75,18 @@ class PlanView:
     node_delta: float  # divergence of nodes that are alone
     by: Literal["cost", "time"] = "cost"  # what the chosen one has least of
     online: NDArray[np.bool_] | None = None  # whether nodes are there [n, quarters of an hour]
+    participants: Participants | None = None  # where not all nodes are part of every mean
+    notes: tuple[str, ...] = ()  # what the files leave open
+
+    @property
+    def global_s(self) -> float:
+        """Seconds of a global mean with the chosen groups."""
+        return self.globals_s[self.chosen.name]
+
+    @property
+    def step_s(self) -> float:
+        """Seconds of a local step, of the slowest node that takes part."""
+        return self.rivals.step_s
 
     @property
     def front(self) -> list[Point]:
@@ -106,7 +122,7 @@ class PlanView:
 
     def cycle_s(self, point: Point) -> float:
         """Seconds of transfers in a cycle: tau2 - 1 means of the groups and a global one."""
-        return point.group_s * (self.algorithm.usual[2] - 1) + self.global_s
+        return point.group_s * (self.algorithm.usual[2] - 1) + self.globals_s[point.name]
 
     def means(self, point: Point) -> Means:
         """What is averaged how often by a point, with the experiment's schedule."""
@@ -115,7 +131,7 @@ class PlanView:
     def means_with(self, point: Point, schedule: tuple[int, int]) -> Means:
         """What is averaged how often by a point, with a schedule tau1, tau2."""
         ratio = min(point.Delta / self.node_delta, 1.0) if self.node_delta else 0.0
-        return Means(self.global_s, point.group_s, ratio, *schedule)
+        return Means(self.globals_s[point.name], point.group_s, ratio, *schedule)
 
     def times(self, point: Point) -> Times:
         """How many times as fast as FedAvg, with its best schedule, a point is to the same loss."""
@@ -126,7 +142,7 @@ class PlanView:
         """FedAvg's rows: its name, seconds of a global mean, and what that costs."""
         comm = self.weights[1]
         return [
-            (name, mean_s, comm * mean_s / (self.global_s or 1.0))
+            (name, mean_s, comm * mean_s / (self.rivals.global_s[FEDAVG] or 1.0))
             for name, mean_s in self.rivals.global_s.items()
         ]
 
@@ -222,8 +238,8 @@ def plans(
     problem = prepare(q.seen, dataset).problem
     q.check(problem.view.limits)
     title = f"{q.config.network.topology}, {title_of(q.config)}"
-    evidence = first_evidence(problem)
-    return answer(q, title, problem.fleet, evidence, budget_s, progress, clock)
+    evidence, told = first_evidence(problem), problem.participation
+    return answer(q, title, problem.fleet, evidence, budget_s, progress, clock, told)
 
 
 def answer(
@@ -234,8 +250,13 @@ def answer(
     budget_s: float | None = None,
     progress: Progress = lambda what, done, of: None,
     clock: Callable[[], float] = time.monotonic,
+    participation: Participation = EVERYBODY,
 ) -> PlanView:
-    """Group a fleet by every method on the evidence, and search along the trade-off."""
+    """Group a fleet by every method on the evidence, and search along the trade-off.
+
+    Searches weigh means of all nodes. Where only some take part, all that was found is then priced
+    by draws of them, and so is FedAvg.
+    """
     assert evidence.delays is not None  # made by a fleet
     c, own, weights = q.config.algorithm, q.own, q.weights
     objective = Objective(evidence, *weights)
@@ -253,7 +274,14 @@ def answer(
     effort = make_search(q.config).effort if budget_s is None else Effort(budget_s=budget_s)
     if not found.stopped:
         found.add_searches(weights, effort, progress)
-    points = with_front(found.points)
+    nbytes, global_s = evidence.delays.nbytes, evidence.delays.global_s
+    points, globals_s = found.points, {p.name: global_s for p in found.points}
+    participants = None
+    if not participation.full:
+        progress("drawing who takes part", 0, 0)
+        participants = Participants(participation, q.config.seed, fleet, nbytes)
+        points, globals_s = _drawn(points, objective, participants)
+    points = with_front(points)
     node_delta = objective.divergence(np.arange(fleet.n))
     fit = [p for p in points if not p.breaks and len(p.sizes) == c.num_groups]
     if not fit:
@@ -268,31 +296,63 @@ def answer(
         c,
         own,
         weights,
-        evidence.delays.global_s,
+        globals_s,
         q.config.train.steps,
-        evidence.delays.nbytes,
+        nbytes,
         fleet,
-        rivals_of(fleet, evidence.delays.nbytes, evidence.delays.global_s, c.usual[1]),
+        rivals_of(fleet, nbytes, global_s, c.usual[1], participants),
         node_delta,
+        participants=participants,
     )
 
 
-def rivals_of(fleet: Fleet, nbytes: int, global_s: float, tau1: int) -> Rivals:
+def _drawn(
+    points: Sequence[Point], objective: Objective, participants: Participants
+) -> tuple[list[Point], dict[str, float]]:
+    """Price points by draws of who takes part; return them, and seconds of their global means.
+
+    The unit of seconds stays a global mean of FedAvg, with as many.
+    """
+    delays, together = objective.evidence.delays, participants.together
+    assert delays is not None  # made by a fleet
+    network, tau2 = delays.network, delays.tau2
+    unit_s = participants.seconds(network, together, together.z) or 1.0
+    found, globals_s = [], {}
+    for p in points:
+        group_s = participants.seconds(network, p.grouping, p.grouping.z)
+        globals_s[p.name] = participants.seconds(network, together, p.grouping.z)
+        cycle_s = (tau2 - 1) * group_s + globals_s[p.name]
+        cost = objective.iid * p.Delta + objective.alpha_comm * cycle_s / (tau2 * unit_s)
+        found.append(replace(p, group_s=group_s, cost=float(cost)))
+    return found, globals_s
+
+
+def rivals_of(
+    fleet: Fleet, nbytes: int, global_s: float, tau1: int, participants: Participants | None = None
+) -> Rivals:
     """Time FedAvg as the network is, and with models combined under edges, or not, on their way.
 
     It averages as often as is best; where local steps are not timed, every tau1 of them.
     """
     network, together = fleet.plans_with or fleet.network, fleet.together(nbytes)
+    step_s = fleet.step_s
+
+    def seconds(other: Network) -> float:
+        if participants is not None:
+            return participants.seconds(other, together, together.z)
+        return other.aggregation(together.z, together.servers, nbytes).seconds
+
     found = {FEDAVG: global_s}
+    if participants is not None:
+        found, step_s = {FEDAVG: seconds(network)}, participants.step_s
     if not network.reference and 1 < len(np.unique(fleet.edge_of)) < fleet.n:
         other = replace(network, combine=not network.combine)
-        seconds = other.aggregation(together.z, together.servers, nbytes).seconds
-        found[f"{FEDAVG}, {'combined' if other.combine else 'not combined'}"] = seconds
+        found[f"{FEDAVG}, {'combined' if other.combine else 'not combined'}"] = seconds(other)
     counts = fleet.class_counts
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     apart = np.linalg.norm(shares - fleet.p @ shares, axis=1)
     often = TAU1 if fleet.step_s else (tau1,)
-    return Rivals(found, fleet.step_s, assumed_reach(float(fleet.p @ apart)), often)
+    return Rivals(found, step_s, assumed_reach(float(fleet.p @ apart)), often)
 
 
 def planned(configs: Sequence[Config]) -> tuple[Config, AlgorithmConfig]:

@@ -39,7 +39,7 @@ def plan_of(view: PlanView) -> Plan:
         float(each_s.max()),
         view.chosen.group_s,
         view.global_s,
-        tau1 * tau2 * float(each_s.max()) + view.cycle_s(view.chosen),
+        tau1 * tau2 * view.step_s + view.cycle_s(view.chosen),
     )
     return checked(
         Plan(
