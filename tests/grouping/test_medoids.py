@@ -197,3 +197,17 @@ def test_the_server_is_the_member_with_the_least_sum_of_hops() -> None:
 def test_a_planners_bad_answer_is_refused(answer: object, says: str) -> None:
     with pytest.raises(GroupingError, match=says):
         check_grouping(answer, 3)
+
+
+@pytest.mark.parametrize("kind", ["paper", "reference"])
+def test_more_nodes_than_memory_has_room_for_are_refused(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from coterie.grouping import medoids
+
+    e = random_evidence(12, 3, 0)
+    monkeypatch.setattr(medoids, "physical_memory", lambda: 17 * len(e.p) ** 2 - 1)
+    with pytest.raises(GroupingError, match=rf"^{kind} compares every two nodes: .* use coterie$"):
+        node_grouping(kind, 1.0, 1.0)(e, np.random.default_rng(0))
+    monkeypatch.setattr(medoids, "physical_memory", lambda: 17 * len(e.p) ** 2)
+    node_grouping(kind, 1.0, 1.0)(e, np.random.default_rng(0))

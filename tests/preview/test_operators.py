@@ -140,6 +140,29 @@ def test_a_plan_notes_that_members_serve_where_no_place_does(tmp_path: Path) -> 
     assert view.fleet.network.topology.places and view.notes == ()
 
 
+@pytest.mark.parametrize("combine", ["none", "all"])
+def test_a_plan_says_what_combining_at_edges_would_do(tmp_path: Path, combine: str) -> None:
+    sites = [(s, i) for s in "abc" for i in range(8)]
+    rows = [f"{s}{i},{s},north,0.1,0-24,{90 - 40 * (s == 'a')},{10 + i}" for s, i in sites]
+    view = planned(tmp_path, rows, "algorithm.tau2=5", f"network.combine={combine}")
+    o, everyone, nbytes = Operating(view), view.fleet.together(MB), view.model_bytes
+    other = replace(view.fleet.network, combine=combine == "none")
+    means = replace(
+        o.means,
+        global_s=other.aggregation(everyone.z, everyone.servers, nbytes).seconds,
+        group_s=other.aggregation(
+            view.chosen.grouping.z, view.chosen.grouping.servers, nbytes
+        ).seconds,
+    )
+    times = view.rivals.times(means)
+    if combine == "none":
+        assert o.other_way == times
+        assert times.times > o.over_fedavg.times
+    else:
+        assert o.other_way is None
+        assert times.times < o.over_fedavg.times
+
+
 def test_rounds_follow_one_another_while_all_nodes_are_online(tmp_path: Path) -> None:
     o = Operating(planned(tmp_path))
     assert o.day_s == 8 * 3600

@@ -9,8 +9,8 @@ from typing import Any
 from coterie.analysis.format import number, sizes
 from coterie.core.amounts import duration, size
 from coterie.core.arrays import Ints
-from coterie.preview.against_fedavg import Means
-from coterie.preview.operating import Bottleneck, Operating, Traffic
+from coterie.preview.against_fedavg import Means, Times
+from coterie.preview.operating import WORTH_IT, Bottleneck, Operating, Traffic
 from coterie.preview.participants import Participants
 from coterie.preview.plan import PlanView
 from coterie.preview.pricing import Point, label
@@ -30,7 +30,7 @@ def tables(view: PlanView) -> list[Table]:
 def _answer(o: Operating) -> Table:
     """Write what an operator asks first."""
     view, means = o.view, o.means
-    title = "In short: group them" if o.pays else "In short: do not group; FedAvg is faster"
+    title = f"In short: {_advice(o)}"
     servers = [view.node_name(int(server)) for server in view.chosen.grouping.servers]
     more = f" and {len(servers) - MOST_SERVERS} more" if len(servers) > MOST_SERVERS else ""
     rows = [
@@ -41,6 +41,8 @@ def _answer(o: Operating) -> Table:
         ("a global round", _round(o)),
         ("over FedAvg", f"{o.over_fedavg} as fast to the same loss as {_best_fedavg(o)}"),
     ]
+    if o.other_way is not None:
+        rows.append(("not combined" if o.combines else "if combined", _other_way(o, o.other_way)))
     if view.online is not None:
         rows.append(("online", _online(o)))
     if o.over_edges is not None:
@@ -55,6 +57,23 @@ def _answer(o: Operating) -> Table:
     if not view.timed:
         foot += "\nhow long a local step takes is not known: FedAvg averages as often as groups do"
     return Table(title, ("", ""), rows, foot, words=True)
+
+
+def _advice(o: Operating) -> str:
+    """Say in a few words what to do."""
+    if o.pays:
+        return "group them"
+    if o.other_way is None or o.other_way.times < WORTH_IT:
+        return "do not group; FedAvg is faster"
+    how = "are not combined at edges" if o.combines else "can be combined at edges"
+    return f"group them if models {how}; else FedAvg is faster"
+
+
+def _other_way(o: Operating, times: Times) -> str:
+    """Write what the same groups are worth if models are combined on their way, or are not."""
+    if o.combines:
+        return f"{times} as fast with models sent on one by one: --set network.combine=none"
+    return f"{times} as fast with models combined at edges on their way: --set network.combine=all"
 
 
 def _second(reach: float) -> float:
@@ -245,6 +264,7 @@ def _worth(o: Operating) -> dict[str, Any]:
         "pays": o.pays,
         "over_fedavg": asdict(o.over_fedavg),
         "over_edges": None if o.over_edges is None else asdict(o.over_edges),
+        "combined_instead": None if o.other_way is None else asdict(o.other_way),
         "best_fedavg": {"name": name, "tau1": means.tau1, "d_global": means.global_s},
         "assumed_reach": dict(zip(("likely", "least", "most"), o.view.rivals.reaches, strict=True)),
         "round_s": o.round_s,

@@ -18,11 +18,15 @@ from typing import Literal
 
 import numpy as np
 
+from coterie.core.amounts import size
 from coterie.core.arrays import Floats, Ints
+from coterie.core.errors import GroupingError
+from coterie.core.memory import physical_memory
 from coterie.divergences.gram import LEAST_SHARE, divergence, group_divergences
 from coterie.grouping import Evidence, Grouping, Planner, with_servers
 
 RANDOM_GROUPINGS = 100
+PAIR_BYTES = 17  # of memory for every two nodes: what they differ by, hops, and who is with whom
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,7 @@ def node_grouping(
 
     def plan(e: Evidence, rng: np.random.Generator) -> Grouping:
         n, K = len(e.p), e.num_groups
+        _check_room(kind, n)
         medoids = rng.choice(n, K, replace=False)
         order = rng.permutation(n)
         C = _first_costs(e, medoids, order) if kind == "paper" else _mean_costs(e, rng)
@@ -67,6 +72,16 @@ def node_grouping(
             trace.append(cost)
 
     return plan
+
+
+def _check_room(kind: Kind, n: int) -> None:
+    """Refuse more nodes than memory has room for, before it is tried."""
+    needed, there = PAIR_BYTES * n * n, physical_memory()
+    if there is not None and needed > there:
+        raise GroupingError(
+            f"{kind} compares every two nodes: {n:,} of them need {size(needed)} of memory, "
+            f"this machine has {size(there)}; use coterie"
+        )
 
 
 def assignment_cost(kind: Kind, e: Evidence, z: Ints, medoids: Ints, weights: Weights) -> float:

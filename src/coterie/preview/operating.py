@@ -90,6 +90,28 @@ class Operating:
         return self.over_fedavg.times >= WORTH_IT
 
     @cached_property
+    def other_way(self) -> Times | None:
+        """The same with models combined under edges where they are not, or the other way round.
+
+        None where that is no faster, or where edges mean nothing.
+        """
+        if len(self.view.rivals.global_s) < 2:
+            return None
+        other = replace(self._network, combine=not self._network.combine)
+        means = replace(
+            self.means,
+            global_s=self._seconds(other, self._everyone),
+            group_s=self._seconds(other, self.view.chosen.grouping),
+        )
+        found = self.view.rivals.times(means)
+        return found if found.times > WORTH_IT * self.over_fedavg.times else None
+
+    @property
+    def combines(self) -> bool:
+        """Whether models are combined under edges on their way."""
+        return self._network.combine
+
+    @cached_property
     def traffic(self) -> list[Traffic]:
         """Links between switches by what they carry, most first; rounds follow one another."""
         top, tau2 = self._network.topology, self.means.tau2

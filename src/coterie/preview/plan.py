@@ -33,6 +33,8 @@ from coterie.simulation.search import METHODS, Search
 
 BOTH, FEDAVG = "fedavg-ic", "fedavg"
 EVERYBODY = Participation()
+MANY = 10_000  # nodes, from where methods are only asked that are quick then
+QUICK = ("coterie", "random", "edge")
 WEIGHED = {"fedavg-c": (0.0, 1.0), "fedavg-i": (1.0, 0.0)}  # the others weigh both costs
 SEEN = {"gradients": "gradients", "sketch": "sketches of the gradients", "labels": "label shares"}
 
@@ -187,6 +189,7 @@ class Question:
     own: AlgorithmConfig
     weights: tuple[float, float]
     asked: tuple[Search, ...]
+    left: tuple[str, ...] = ()  # methods that are not asked, and why
 
     @property
     def seen(self) -> Config:
@@ -210,12 +213,29 @@ def question(configs: Sequence[Config], methods: Sequence[str] = ()) -> Question
             "a number"
         )
     weights = _weights(c)
-    names = list(methods or dict.fromkeys([*METHODS, c.grouping]))
+    names, left = _methods(methods, c.grouping, config.partition.num_nodes)
     ask = replace(make_search(config), alpha_iid=weights[0], alpha_comm=weights[1])
     asked = tuple(replace(ask, method=name) for name in names)
     for each in asked:
         each.planner()  # an unknown name is an error before anything takes its time
-    return Question(config, own, weights, asked)
+    return Question(config, own, weights, asked, left)
+
+
+def _methods(
+    asked: Sequence[str], own: str, n: int | Literal["auto"]
+) -> tuple[list[str], tuple[str, ...]]:
+    """List the methods to ask, and say which others there are: of many nodes only the quick ones.
+
+    >>> _methods(["edge"], "coterie", 10**6), _methods([], "cov", 10**6)[0]
+    ((['edge'], ()), ['coterie', 'random', 'edge', 'cov'])
+    """
+    if asked:
+        return list(asked), ()
+    if n == "auto" or n <= MANY:
+        return list(dict.fromkeys([*METHODS, own])), ()
+    names = list(dict.fromkeys([*QUICK, own]))
+    slow = ", ".join(name for name in METHODS if name not in names)
+    return names, (f"{slow}: minutes or more with {n:,} nodes; --methods asks them",)
 
 
 def plans(
@@ -291,7 +311,7 @@ def answer(
         tuple(points),
         min(fit, key=_order),
         next((p for p in points if p.by_method and p.name == _used(own)), None),
-        tuple(found.left_out),
+        (*q.left, *found.left_out),
         found.stopped,
         c,
         own,
