@@ -35,6 +35,7 @@ LOOK_S, HELPER_S = 5.0, 2.0  # between looks at an app, and at a helper
 TAIL = 4096  # of the bytes of a log, the last that are looked at
 # how a SuperNode says that it sends an answer, that it has, or that it goes on without
 ANSWER = ("Sending: ", "Sent successfully", "Ignoring reply", "Failed to send", "Receiving: ")
+ENDS_S = 60.0  # how long an app may take to end that has left its result
 BEGIN_S = 20.0  # how long an app may be taken to run without that a process of it was ever seen
 
 
@@ -268,9 +269,20 @@ def begin(d: Deployment, place: str) -> None:
     flwr(d, d.run(place))
 
 
+def _runs(d: Deployment, place: str) -> bool:
+    """Whether the SuperLink of a place takes its app for running."""
+    return any(app.unfinished for app in apps(d, place)[:1])
+
+
 def begin_all(d: Deployment, say: Say) -> None:
-    """Start the app of every place that has none running: of the edges, then of the coordinator."""
-    running = {place for place in d.places if any(a.unfinished for a in apps(d, place)[:1])}
+    """Start the app of every place that has none running: of the edges, then of the coordinator.
+
+    A coordinator that has left its result is about to end, and is waited for.
+    """
+    until = time.monotonic() + ENDS_S
+    while (d.folder / RESULT).exists() and _runs(d, COORDINATOR) and time.monotonic() < until:
+        time.sleep(0.3)
+    running = {place for place in d.places if _runs(d, place)}
     if COORDINATOR not in running:
         (d.folder / RESULT).unlink(missing_ok=True)
     for place in [*d.places[1:], COORDINATOR]:
