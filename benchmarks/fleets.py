@@ -8,16 +8,18 @@ estimated as `coterie plan` does (docs/explanation/grouping.md). A table is prin
 
 import argparse
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from coterie.config.files import make_config
+from coterie.config.settings import Config
 from coterie.core.arrays import Ints
 from coterie.network import Network
 from coterie.preview.auto_plan import Open, each_number, opened, quickest
 from coterie.preview.operating import Operating
-from coterie.preview.plan import PlanView, answer, question
+from coterie.preview.plan import FEDAVG, PlanView, answer, question
 from coterie.simulation.fleet import Fleet
 from coterie.topology import Speed, Topology, assemble, edge_cloud, fat_tree
 
@@ -71,9 +73,20 @@ class Result:
 
 
 def planned(fleet: Fleet, methods: tuple[str, ...]) -> Result:
-    """Plan a fleet for every number of groups, and choose."""
+    """Plan a fleet for every number of groups, models combined at edges and not, and choose."""
     config = make_config({"algorithm": AUTO, "partition": {"num_nodes": fleet.n}})
     open_ = opened(config.algorithm, fleet.n, len(np.unique(fleet.edge_of)), timed=True)
+    start = time.process_time()
+    views: list[PlanView] = []
+    for combine in (False, True):
+        net = replace(fleet, network=replace(fleet.network, combine=combine))
+        views += each_number(open_, planner(config, net), fleet.n, methods)
+    view = quickest(views, open_)
+    return Result(view, by_method(views, open_), time.process_time() - start)
+
+
+def planner(config: Config, fleet: Fleet) -> Callable[[int, tuple[str, ...]], PlanView]:
+    """Return what plans a fleet with so many groups by some methods."""
     global_s = fleet.averaging(fleet.together(MODEL_BYTES), MODEL_BYTES).transfer.seconds
 
     def plan(num_groups: int, asked: tuple[str, ...]) -> PlanView:
@@ -82,11 +95,7 @@ def planned(fleet: Fleet, methods: tuple[str, ...]) -> Result:
         bare = fleet.evidence(num_groups, 5, MODEL_BYTES, global_s)
         return answer(q, "", fleet, replace(bare, label_counts=fleet.class_counts))
 
-    start = time.process_time()
-    views = each_number(open_, plan, fleet.n, methods)
-    view = quickest(views, open_)
-    took = time.process_time() - start
-    return Result(view, by_method(views, open_), took)
+    return plan
 
 
 def by_method(views: list[PlanView], open_: Open) -> dict[str, float]:
@@ -111,8 +120,22 @@ def main() -> None:
     print(
         f"models of {MODEL_BYTES / 1e6:g} MB, local steps of {STEP_S:g} s; times as fast as FedAvg"
     )
-    head = ("fleet", "FedAvg", "s", "plan", "K", "tau", "s", "over FedAvg", "edge", "random")
-    print("{:>22} {:>9} {:>7} {:>10} {:>3} {:>6} {:>7} {:>22} {:>6} {:>6}".format(*head), end="")
+    head = (
+        "fleet",
+        "FedAvg",
+        "s",
+        "plan",
+        "models",
+        "K",
+        "tau",
+        "s",
+        "over FedAvg",
+        "edge",
+        "random",
+    )
+    print(
+        "{:>22} {:>9} {:>7} {:>10} {:>9} {:>3} {:>6} {:>7} {:>22} {:>6} {:>6}".format(*head), end=""
+    )
     print("  best rival; CPU s")
     for n in map(int, args.sizes.split(",")):
         for kind in KINDS:
@@ -125,10 +148,13 @@ def show(name: str, found: Result) -> None:
     fedavg, means = o.fedavg
     rivals = {k: v for k, v in best.items() if k not in ("coterie", "edge", "random")}
     rival = max(rivals, key=lambda k: rivals[k], default="")
-    word = "combined" if "combined" in fedavg else "plain"
+    combine = found.view.fleet.network.combine
+    word = "combined" if (fedavg == FEDAVG) == combine else "plain"
     taus = f"{o.means.tau1}, {o.means.tau2}"
     plan = found.view.chosen.name if o.pays else "FedAvg"
-    line = f"{name:>22} {word:>9} {means.global_s:>7.1f} {plan:>10} {found.view.num_groups:>3}"
+    how = "combined" if combine else "plain"
+    line = f"{name:>22} {word:>9} {means.global_s:>7.1f} {plan:>10} {how:>9}"
+    line += f" {found.view.num_groups:>3}"
     line += f" {taus:>6} {o.round_s:>7.1f} {o.over_fedavg!s:>22}"
     line += f" {best.get('edge', 0):>5.2f}x {best.get('random', 0):>5.2f}x"
     if rival:

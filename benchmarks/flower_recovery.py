@@ -207,7 +207,7 @@ def failed(here: Deployed) -> None:
     folder = here.d.folder
     (folder / "state").rename(folder / "away")
     (folder / "state").write_text("no folder", encoding="utf-8")
-    wait(lambda: (folder / "result.json").exists(), "the coordinator to give up")
+    wait((folder / "result.json").exists, "the coordinator to give up")
     print((folder / "result.json").read_text(encoding="utf-8"), file=sys.stderr)
     (folder / "state").unlink()
     (folder / "away").rename(folder / "state")
