@@ -12,7 +12,7 @@ from coterie.network import Network, Phase
 from coterie.simulation.fleet import Fleet
 from coterie.simulation.participation import Participation, Present
 
-MOST_DRAWS = 20  # another 20 change seconds by 3 to 8% where links are unlike
+MOST_DRAWS = 20  # other 20 change seconds by up to 8% (standard deviation); other 5 by up to 17%
 NODES_DRAWN, FEWEST_DRAWS = 5_000, 2  # in all; a draw of some takes nearly as long as a mean of all
 Key = tuple[Network, tuple[bytes, ...]]
 
