@@ -245,3 +245,37 @@ def test_the_page_has_the_example_and_what_it_prints(
     done = CliRunner().invoke(main, command.split()[1:])
     printed = [line.rstrip() for line in done.output.splitlines()]
     assert [line.rstrip() for line in shown[0].lines[1:]] == printed
+
+
+LATE = [("a,b,mbytes_per_s", "{},s,fast"), ("source,target,mbytes_per_s", "s,{},0")]
+
+
+@pytest.mark.parametrize(("head", "last"), LATE)
+def test_names_of_links_are_refused_before_their_speeds(
+    tmp_path: Path, head: str, last: str
+) -> None:
+    """The last row has a speed that is none, which is not said while a name is wrong."""
+    nodes = "node\na\nb\n"
+    good = "\n".join([head, "a,s,1", last.format("b"), ""])
+    with pytest.raises(CoterieError, match="line 3: mbytes_per_s must be a finite number above 0"):
+        view_of(*written(tmp_path, nodes, good))
+    for net, said in (
+        (good.replace("a,s,1", "A,s,1"), r"node 'a' is not in .*w\.csv"),
+        (good.replace("a,s,1", "a,s,1\nc,s,1"), r"has no node 'c', which is in .*w\.csv"),
+    ):
+        with pytest.raises(CoterieError, match=said):
+            view_of(*written(tmp_path, nodes, net))
+    with pytest.raises(CoterieError, match="line 3: unknown site 'x'; there is"):
+        view_of(*written(tmp_path, "node,site\nn,s\nm,x\n", good))
+
+
+def test_a_line_that_is_no_link_is_said_before_names_that_are_missing(tmp_path: Path) -> None:
+    net = "a,b,mbytes_per_s\na,s,1\nb,s\n"
+    with pytest.raises(CoterieError, match="line 3: must have 3 values, got 2"):
+        view_of(*written(tmp_path, "node\na\nb\n", net))
+
+
+def test_who_is_a_server_or_in_another_tier_is_no_node_that_is_missing(tmp_path: Path) -> None:
+    net = "a,b,server\na,s,\nb,s,\nroot,s,yes\n"
+    view = view_of(*written(tmp_path, "node\na\nb\n", net))
+    assert view.topology.n_devices == 2

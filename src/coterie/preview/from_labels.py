@@ -38,8 +38,15 @@ from coterie.simulation.clock import LONGEST_S
 from coterie.simulation.fleet import Fleet
 from coterie.topology import Topology, bare_topology, with_own_links
 from coterie.topology.by_name import by_name, in_order
-from coterie.topology.file import ATTRIBUTES
-from coterie.topology.matrix import LATENCIES, SPEEDS, is_name, is_pairs, matrix_names
+from coterie.topology.file import ATTRIBUTES, link_ends
+from coterie.topology.matrix import (
+    LATENCIES,
+    SPEEDS,
+    check_connected,
+    is_name,
+    is_pairs,
+    matrix_names,
+)
 from coterie.topology.roles import whole
 from coterie.topology.sites import unknown_site
 from coterie.topology.values import UNLIMITED
@@ -192,6 +199,8 @@ def read_fleet(
     kind = kind_of(network, told.sites or told.names)
     if kind == "matrix":
         _check_ahead(told, nodes, network)
+    elif network.suffix.lower() == ".csv":
+        _check_links_ahead(told, nodes, network)
     n = len(told.names)
     own = {
         "partition": {"kind": "file", "file": str(nodes), "num_nodes": n, "num_edges": 1},
@@ -364,20 +373,48 @@ def _read_network(config: Config, told: Histograms, nodes: Path, network: Path) 
 def _check_ahead(told: Histograms, nodes: Path, network: Path) -> None:
     """Refuse nodes, or sites, that a matrix does not have, by its names, which come before speeds.
 
-    Of a list of pairs the first row with a name that no node has is enough.
+    Of a list of pairs the first row with a name that no node has is enough. Sites may be there
+    that have no node; the rows are looked at until all others have been seen.
     """
     known = set(told.names) if is_pairs(network) and not told.sites else None
     found: dict[str, None] = {}
+    unseen = set(told.sites)
     for name in matrix_names(network):
         if known is not None and name not in known:
             raise PartitionError(f"{nodes}: has no node {name!r}, which is in {network}")
         found[name] = None
+        unseen.discard(name)
+        if told.sites and not unseen:
+            return
     if found and told.sites:
-        for where, cells in read_rows(nodes, PartitionError)[1]:
-            if (site := cells[SITE].strip()) not in found:
-                raise unknown_site(where, site, found)
+        _check_sites(nodes, found)
     elif found:
         _check_names(told.names, found, (), nodes, network)
+
+
+def _check_links_ahead(told: Histograms, nodes: Path, network: Path) -> None:
+    """Refuse nodes, or sites, that no link has, and devices that are no nodes, before any speed.
+
+    Any other name may be a switch's, so that all rows are looked at for their names first.
+    """
+    links = link_ends(network)
+    if links is None:
+        return
+    if told.sites:
+        _check_sites(nodes, dict.fromkeys(links.names))
+        return
+    known, there = set(told.names), set(links.names)
+    others = [name for name in links.devices if name not in known]
+    if others and known <= there:  # or an end of a piece that is joined to nothing
+        check_connected(links.ends, links.names, network)
+    _check_names(told.names, [*(known & there), *others], (), nodes, network)
+
+
+def _check_sites(nodes: Path, found: Collection[str]) -> None:
+    """Refuse the first node on a site that a network does not have."""
+    for where, cells in read_rows(nodes, PartitionError)[1]:
+        if (site := cells[SITE].strip()) not in found:
+            raise unknown_site(where, site, found)
 
 
 def _check_names(

@@ -11,10 +11,9 @@ from coterie.grouping import Grouping
 from coterie.network import Network, Phase
 from coterie.simulation.fleet import Fleet
 from coterie.simulation.participation import Participation, Present
-from coterie.simulation.policies.pilot import DRAWS
 
-MOST_DRAWS = 20  # another 20 change seconds by 3 to 8% where links are unlike
-NODES_DRAWN = 20_000  # in all draws; beyond that there are fewer, at least as many as in a pilot
+MOST_DRAWS = 20  # other 20 change seconds by up to 8% (standard deviation); other 5 by up to 17%
+NODES_DRAWN, FEWEST_DRAWS = 5_000, 2  # in all; a draw of some takes nearly as long as a mean of all
 Key = tuple[Network, tuple[bytes, ...]]
 
 
@@ -36,7 +35,7 @@ class Participants:
     def draws(self) -> int:
         """Rounds that are drawn: fewer where many nodes are in each."""
         asked = max(1, round(self.participation.fraction * self.fleet.n))
-        return max(DRAWS, min(MOST_DRAWS, NODES_DRAWN // asked))
+        return max(FEWEST_DRAWS, min(MOST_DRAWS, NODES_DRAWN // asked))
 
     def present(self, among: Ints) -> list[Present]:
         """Draw who is there, of groups `among` [n]; a round is one local step."""

@@ -13,7 +13,8 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from coterie.core.csv_rows import Cells, listed, read_rows
+from coterie.core.arrays import Ints
+from coterie.core.csv_rows import Cells, each_line, listed, read_rows
 from coterie.core.errors import TopologyError, unknown
 from coterie.topology.matrix import LATENCIES, SPEEDS, check_connected, check_spelling, speeds
 from coterie.topology.roles import ROLES, Role, add_said, read_role, serving, truth
@@ -149,6 +150,50 @@ def _read_csv(path: Path) -> _Graph:
             said[a]["device"] = "true"
         edges.append(_Edge(a, b, cells, where))
     return _Graph(dict(said), edges, directed=False, said_at=said_at)
+
+
+@dataclass(frozen=True, eq=False)
+class LinkEnds:
+    """The vertices of a CSV of links, both ends of every link [L, 2], and whether these tell all.
+
+    Where a file says more of vertices than their links, one link alone makes no device.
+    """
+
+    names: tuple[str, ...]
+    ends: Ints
+    tells_devices: bool
+
+    @property
+    def devices(self) -> list[str]:
+        """Vertices that are devices for sure."""
+        if not self.tells_devices:
+            return []
+        links = np.bincount(self.ends.ravel(), minlength=len(self.names))
+        return [self.names[at] for at in np.flatnonzero(links == 1)]
+
+
+def link_ends(path: Path) -> LinkEnds | None:
+    """Read who is joined with whom in a CSV of links, and no speeds, which are most of the work.
+
+    None where a line is not as it must be, which is said when all is read.
+    """
+    lines = each_line(path, TopologyError)
+    columns = [cell.strip() for cell in next(lines, (0, []))[1]]
+    ends = ("source", "target") if "source" in columns else ("a", "b")
+    known = (*ends, *ATTRIBUTES, *ROLES)
+    if not set(ends) <= set(columns) <= set(known):
+        return None
+    (i, j), width = map(columns.index, ends), len(columns)
+    number_of: dict[str, int] = {}
+    found = list[int]()
+    for _, line in lines:
+        if len(line) != width or not (a := line[i].strip()):
+            return None
+        number = number_of.setdefault(a, len(number_of))
+        if b := line[j].strip():
+            found += (number, number_of.setdefault(b, len(number_of)))
+    both = np.array(found, dtype=np.int64).reshape(-1, 2)
+    return LinkEnds(tuple(number_of), both, not {"tier", *ROLES} & set(columns))
 
 
 def _of_link(cells: Cells) -> bool:
