@@ -2,8 +2,9 @@
 
 Every grouping is priced alike: Delta over what random groups have, and the seconds of a cycle of
 means, by the network's clock, over a cycle of global means. Parts: quality (every method on every
-cell), reference (against the authors' search), brute (all groupings of 12 nodes by hops, and of 8
-with all servers by the clock), unlike (links of unlike latency), speed, growth.
+cell, on the fat tree and on links none of which is like another), reference (against the authors'
+search), brute (all groupings of 12 nodes by hops, and of 8 with all servers by the clock), unlike
+(links of unlike latency), speed, growth.
 """
 
 import argparse
@@ -26,7 +27,7 @@ from coterie.config.files import make_config
 from coterie.config.prepare import prepare
 from coterie.core.errors import CoterieError, GroupingError
 from coterie.data import Dataset, load
-from coterie.grouping import Delays, Evidence, Grouping
+from coterie.grouping import Delays, Evidence, Grouping, with_servers
 from coterie.grouping.baselines import at_random
 from coterie.grouping.labels import label_ilp
 from coterie.grouping.medoids import node_grouping
@@ -42,6 +43,8 @@ Ints = NDArray[np.int64]
 SEEDS = range(5)
 DIVERSITIES, GROUPS, MODELS = ("Dtt", "Dtq", "Dth"), (2, 5, 10, 20), ("sr", "2nn")
 SPREAD = 0.29  # standard deviation of unequal nodes' examples, over their mean
+MBIT = 125_000.0
+WIDTH = 34  # of a cell's name
 ILP_S = 2.0  # label-ilp's time limit here
 
 
@@ -87,30 +90,56 @@ def answer(method: str, e: Evidence, seed: int) -> Grouping:
 def quality(names: Sequence[str], seeds: Sequence[int]) -> None:
     """Print the mean cost of every method in every cell, and whether the planner's is least."""
     rivals = [name for name in METHODS if name != "coterie"]
-    head = f"{'cell':24}{'K':>3}" + "".join(f"{name[:9]:>10}" for name in ["coterie", *rivals])
+    head = f"{'cell':{WIDTH}}{'K':>3}" + "".join(f"{name[:9]:>10}" for name in ["coterie", *rivals])
     print(f"\nquality: mean cost over {len(seeds)} seeds; * marks the least of a cell\n{head}")
     cells = won = 0
     worst: tuple[float, str] = (0.0, "")
-    for data, dataset in datasets(names):
-        for model in MODELS:
-            for kind in DIVERSITIES:
-                every = [evidence_of(dataset, kind, model, seed) for seed in seeds]
-                for K in GROUPS:
-                    costs = {name: _mean_cost(name, every, K, seeds) for name in METHODS}
-                    best = min(costs[name] for name in rivals)
-                    cells, won = cells + 1, won + (costs["coterie"] <= best)
-                    cell = f"{data}, {model}, {kind}"
-                    worst = max(worst, (costs["coterie"] / best, f"{cell}, K={K}"))
-                    least = min(costs.values())
-                    cost = "".join(
-                        f"{costs[name]:>9.3f}{'*' if costs[name] == least else ' '}"
-                        for name in ["coterie", *rivals]
-                    )
-                    print(f"{cell:24}{K:>3}{cost}", flush=True)
+    for cell, every in _cells(names, seeds):
+        for K in GROUPS:
+            costs = {name: _mean_cost(name, every, K, seeds) for name in METHODS}
+            best = min(costs[name] for name in rivals)
+            cells, won = cells + 1, won + (costs["coterie"] <= best)
+            worst = max(worst, (costs["coterie"] / best, f"{cell}, K={K}"))
+            least = min(costs.values())
+            cost = "".join(
+                f"{costs[name]:>9.3f}{'*' if costs[name] == least else ' '}"
+                for name in ["coterie", *rivals]
+            )
+            print(f"{cell:{WIDTH}}{K:>3}{cost}", flush=True)
     print(
         f"least in {won} of {cells} cells; planner over best rival at most {worst[0]:.4f} "
         f"({worst[1]})"
     )
+
+
+def _cells(names: Sequence[str], seeds: Sequence[int]) -> Iterator[tuple[str, list[Evidence]]]:
+    """Name every cell, with what is seen for each seed: on a fat tree, and on unlike links."""
+    for data, dataset in datasets(names):
+        for model in MODELS:
+            for kind in DIVERSITIES:
+                every = [evidence_of(dataset, kind, model, seed) for seed in seeds]
+                yield f"{data}, {model}, {kind}", every
+                own = [with_unlike_links(e, seed) for e, seed in zip(every, seeds, strict=True)]
+                yield f"{data}, {model}, {kind}, unlike links", own
+
+
+def with_unlike_links(e: Evidence, seed: int) -> Evidence:
+    """Put the nodes behind links of their own, and their edges on a WAN, none like another."""
+    assert e.delays is not None
+    rng = np.random.default_rng([seed, 23])
+    n, edges = len(e.p), int(e.edge_of.max()) + 1
+    links = np.stack([np.arange(edges), np.full(edges, edges)], axis=1)
+    up = 20 * MBIT * rng.lognormal(0, 1.0, n)
+    own = np.stack([up, up * rng.uniform(1, 5, n)], axis=1).ravel()
+    wan = np.repeat(100 * MBIT * rng.lognormal(0, 1.0, edges), 2)
+    latency_s = np.concatenate([rng.uniform(0.001, 0.03, n), rng.uniform(0.005, 0.04, edges)])
+    speed = np.concatenate([own, wan])
+    top = Topology(e.edge_of, links, ("wan",) * edges, edges + 1, speed, latency_s)
+    network, nbytes = Network(top, e.edge_of), e.delays.nbytes
+    alone = replace(e, num_groups=1, topology=top, delays=Delays(network, nbytes, 5, 1.0))
+    all_ = with_servers(np.zeros(n, dtype=np.int64), alone)
+    global_s = network.aggregation(all_.z, all_.servers, nbytes).seconds
+    return replace(e, topology=top, delays=Delays(network, nbytes, e.delays.tau2, global_s))
 
 
 def _mean_cost(method: str, every: list[Evidence], K: int, seeds: Sequence[int]) -> float:
