@@ -76,7 +76,7 @@ class Rough:
         crowd = self._others * min(self._in_s[able].min(), self._out_s[able].min())
         slowest = self._wire * float(self._ways.byte_s.max())
         self._uneven = max(slowest, self._in_s.max(), self._out_s.max()) > crowd
-        self._unlike = any(bool((s[:n] != s[0]).any()) for s in (self._in_s, self._out_s))
+        self.unlike = any(bool((s[:n] != s[0]).any()) for s in (self._in_s, self._out_s))
         self._node_row = self._ways.row_of[top.switch_of]
         if self.shared is not None and not self._binds(crowd):
             self.shared = None
@@ -229,7 +229,7 @@ class Rough:
         barred = ~self._may_serve(others + 1, limited=limited)
         links = (self.member_s(np.arange(n)), self._in_s[:n], self._out_s[:n])
         best = []
-        for link_s in links if self._unlike else links[:1]:
+        for link_s in links if self.unlike else links[:1]:
             burden = link_s * others + 2 * self._rounds * self._latency
             burden[barred] = np.inf
             order = np.lexsort((np.arange(n), burden, rows, z))
