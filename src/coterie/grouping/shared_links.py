@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 MOST = 1 << 24  # links on all routes, beyond which nothing is said of them
+BATCH = 1 << 20  # links on routes that are followed at once
 DENSE = 1 << 20  # pairs of switches and links, up to which all of them are kept
 SHARP = 16  # of the smoothed maximum over links
 
@@ -127,7 +128,8 @@ def shared_links(topology: Topology) -> SharedLinks | None:
         return None
     links = Links(topology)
     parts, at = [], 0
-    batch = max(1, min(H, ENTRIES // max(1, len(links.to))))
+    most = max(1, min(H, ENTRIES // max(1, len(links.to))))
+    batch = 1  # the first goal tells how many links the others have
     while at < H:
         some = hops[at : at + batch].astype(np.int64)
         B = len(some)
@@ -143,6 +145,7 @@ def shared_links(topology: Topology) -> SharedLinks | None:
         at += B
         if total.nnz / B * H > MOST:
             return None
+        batch = min(most, max(1, BATCH * B // max(1, total.nnz)))
     table = csr_array(vstack(parts))
     table.data /= topology.bytes_per_s[2 * n :][table.indices]
     return SharedLinks(table, H)
