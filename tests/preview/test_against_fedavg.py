@@ -1,5 +1,6 @@
 """What a plan is worth against FedAvg: by hand, and as it must be whatever the numbers are."""
 
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +12,12 @@ from hypothesis import strategies as st
 
 from coterie.core.amounts import duration, size
 from coterie.preview.against_fedavg import Means, Rivals, assumed_reach
+from coterie.preview.auto_plan import soonest
 from coterie.preview.from_labels import plans_by_labels
-from coterie.preview.operating import Operating
+from coterie.preview.operating import WORTH_IT, Operating
 from coterie.simulation.forecast import TAU2
 from coterie.simulation.progress import Round
+from resuming import coterie as command
 
 SECONDS = st.floats(0.01, 100.0)
 QUICKLY_S = 0.01
@@ -162,3 +165,31 @@ def test_auto_takes_what_is_soonest_at_the_same_loss(tmp_path: Path) -> None:
 
 def test_without_seconds_there_is_no_end_to_speed() -> None:
     assert math.isinf(Means(0.0).speed(0.0, 1.0))
+
+
+@pytest.mark.parametrize("weights", ["1:0", "1:1", "0:1"])
+def test_what_is_soonest_is_told_and_taken_by_time(tmp_path: Path, weights: str) -> None:
+    iid, comm = weights.split(":")
+    told = (f"algorithm.alpha_iid={iid}.0", f"algorithm.alpha_comm={comm}.0")
+    o = planned(tmp_path, links(2.0), "algorithm.num_groups=2", *told)
+    every = [o.view.times(p).times for p in o.view.points if len(p.sizes) == 2]
+    best = Operating(soonest(o.view))
+    assert best.over_fedavg.times == max(every)
+    assert best.soonest is None
+    assert best.view.by == "time"
+    sooner = max(every) > WORTH_IT * o.over_fedavg.times
+    assert (o.soonest is not None) is sooner
+    if o.soonest is not None:
+        assert o.soonest[1].times == max(every)
+
+
+def test_groups_may_be_chosen_by_time_from_the_command_line(tmp_path: Path) -> None:
+    (tmp_path / "nodes.csv").write_text(NODES)
+    (tmp_path / "net.csv").write_text(links(2.0))
+    words = ["plan", "--nodes", tmp_path / "nodes.csv", "--network", tmp_path / "net.csv"]
+    words += ["--model-bytes", "1MB", "--methods", "coterie,edge,random", "--budget", "10ms"]
+    words += ["--set", "algorithm.num_groups=2", "--json"]
+    by_time = json.loads(command(*words, "--by", "time").stdout)
+    fit = [p["over_fedavg"] for p in by_time["points"] if len(p["group_sizes"]) == 2]
+    assert by_time["worth"]["over_fedavg"]["times"] == max(fit)
+    assert by_time["worth"]["sooner"] is None

@@ -44,6 +44,13 @@ ALGORITHM = "algorithm"
     help="Time to search with each weighting, such as 2s, 500ms or 1m.",
 )
 @click.option(
+    "--by",
+    type=click.Choice(["cost", "time"]),
+    default="cost",
+    help="What the chosen groups have least of: cost, or time to the same loss by the estimate "
+    "[cost; time where something is auto].",
+)
+@click.option(
     "--keep-regions",
     is_flag=True,
     help="With --nodes: no group has nodes of two regions (column region).",
@@ -76,6 +83,7 @@ def plan(
     overrides: tuple[str, ...],
     methods: str | None,
     budget_s: float | None,
+    by: str,
     keep_regions: bool,
     epsilon: float | None,
     out: Path | None,
@@ -91,6 +99,7 @@ def plan(
     coterie plan quickstart
     coterie plan quickstart --set algorithm.num_groups=10 --set network.topology=jellyfish
     coterie plan quickstart --methods coterie,edge,random
+    coterie plan quickstart --by time                 groups that are soonest at the same loss
     coterie plan quickstart --budget 2s               look longer; Ctrl-C takes the best so far
     coterie plan quickstart --save groups.csv         node, group, server: for a deployment
     coterie plan quickstart --export plan.json        with times: docs/reference/plan-file.md
@@ -112,7 +121,8 @@ def plan(
     with the other. The front is every grouping that no other beats in both: the planner searches
     for it with several weights alpha_iid:alpha_comm, from Delta only, 1:0, to seconds only, 0:1.
     Chosen is the least cost with the experiment's own weights (algorithm.alpha_iid and alpha_comm),
-    its number of groups and its limits. Draws all of it into an HTML page and a PNG.
+    its number of groups and its limits; with --by time, what is soonest at the same loss. Draws all
+    of it into an HTML page and a PNG.
 
     Of a sweep, the first run is planned that weighs both costs, else the first that searches.
 
@@ -140,6 +150,7 @@ def plan(
     as fast to the same loss as the better of the two, with its best schedule.
     """
     from coterie.cli.plan_tables import as_csv, plain, tables
+    from coterie.preview.auto_plan import soonest
     from coterie.preview.planfile.writing import contents, plan_of
     from coterie.render.page.html import page_files
     from coterie.render.page.plan import plan_page
@@ -148,6 +159,7 @@ def plan(
     more = {key: value for key, value in more.items() if value is not None}
     if explain:
         others = (nodes, network, model_bytes, methods, budget_s, save, export, *more.values())
+        others += (None if by == "cost" else by,)
         _explain(file, overrides, out, as_json, others)
         return
     if more and nodes is None:
@@ -158,6 +170,7 @@ def plan(
     names = () if methods is None else _names(methods)
     with loading(name) as progress:
         view = find(methods=names, budget_s=budget_s, progress=progress, **more)
+        view = soonest(view) if by == "time" else view
         progress("drawing", 0, 0)
         page = plan_page(view, tables(view))
         files = page_files(page, path)

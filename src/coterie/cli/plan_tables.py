@@ -41,6 +41,8 @@ def _answer(o: Operating) -> Table:
         ("a global round", _round(o)),
         ("over FedAvg", f"{o.over_fedavg} as fast to the same loss as {_best_fedavg(o)}"),
     ]
+    if o.soonest is not None:
+        rows.append(("sooner", f"{o.soonest[1]} as fast by {o.soonest[0]}: --by time takes it"))
     if o.other_way is not None:
         rows.append(("not combined" if o.combines else "if combined", _other_way(o, o.other_way)))
     if view.online is not None:
@@ -264,6 +266,7 @@ def _worth(o: Operating) -> dict[str, Any]:
         "pays": o.pays,
         "over_fedavg": asdict(o.over_fedavg),
         "over_edges": None if o.over_edges is None else asdict(o.over_edges),
+        "sooner": None if o.soonest is None else {"name": o.soonest[0], **asdict(o.soonest[1])},
         "combined_instead": None if o.other_way is None else asdict(o.other_way),
         "best_fedavg": {"name": name, "tau1": means.tau1, "d_global": means.global_s},
         "assumed_reach": dict(zip(("likely", "least", "most"), o.view.rivals.reaches, strict=True)),

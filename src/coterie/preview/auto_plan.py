@@ -61,6 +61,12 @@ def quickest(views: list[PlanView], open_: Open) -> PlanView:
     return replace(view, chosen=point, algorithm=told, by="time")
 
 
+def soonest(view: PlanView) -> PlanView:
+    """Return a view whose chosen groups are soonest at the same loss, its schedule staying."""
+    K, tau1, tau2 = view.algorithm.usual
+    return quickest([view], Open((K,), (tau1,), (tau2,)))
+
+
 def _speed(view: PlanView, point: Point, schedule: tuple[int, int]) -> float:
     rivals, means = view.rivals, view.means_with(point, schedule)
     return means.speed(rivals.step_s, rivals.reach)

@@ -12,6 +12,7 @@ from coterie.grouping import Grouping
 from coterie.network import Network, Phase
 from coterie.network.tcp import PROFILES
 from coterie.preview.against_fedavg import Means, Times
+from coterie.preview.auto_plan import soonest
 from coterie.preview.plan import PlanView
 
 DAY_S = 86_400.0
@@ -83,6 +84,13 @@ class Operating:
             return None
         means = self.view.means(self.view.chosen)
         return self.view.rivals.times(means, self.view.means(point))
+
+    @cached_property
+    def soonest(self) -> tuple[str, Times] | None:
+        """Another grouping that is sooner at the same loss than the chosen one, if any is."""
+        point = soonest(self.view).chosen
+        times = self.view.times(point)
+        return (point.name, times) if times.times > WORTH_IT * self.over_fedavg.times else None
 
     @property
     def pays(self) -> bool:
