@@ -47,11 +47,28 @@ class SharedLinks:
 
     def loads(self, goal: Ints, source: Ints, count: Floats | None = None) -> tuple[Floats, Floats]:
         """Seconds a byte each on all links [D], up to the goals and back; of some pairs [m]."""
-        H, whole = self.H, self._whole
-        rows = whole if whole is not None else self.seconds
-        up = np.bincount(goal * H + source, count, H * H)
-        down = np.bincount(source * H + goal, count, H * H)
-        return up @ rows, down @ rows
+        up, down = goal * self.H + source, source * self.H + goal
+        return self._load(up, count), self._load(down, count)
+
+    def _load(self, pairs: Ints, count: Floats | None) -> Floats:
+        """Add up what pairs of switches [m] cost, each count [m] times: on all links [D]."""
+        P = self.H * self.H
+        if (whole := self._whole) is not None:
+            small: Floats = np.bincount(pairs, count, P) @ whole
+            return small
+        if len(pairs) > P // 4:
+            every: Floats = np.bincount(pairs, count, P) @ self.seconds
+            return every
+        first = self.seconds.indptr.astype(np.int64)
+        length = first[pairs + 1] - first[pairs]
+        end = np.cumsum(length)
+        place = np.arange(int(end[-1]) if len(end) else 0)
+        place += np.repeat(first[pairs] - end + length, length)
+        cost = self.seconds.data[place]
+        if count is not None:
+            cost = cost * np.repeat(count, length)
+        load: Floats = np.bincount(self.seconds.indices[place], cost, self.directions)
+        return load
 
     def busiest(self, goals: Ints, source: Ints, count: Floats, rest: Floats) -> Floats:
         """Seconds a byte of the busiest link up, and back, with sources' bytes to each goal [2, m].
