@@ -57,7 +57,7 @@ class SharedLinks:
             small: Floats = np.bincount(pairs, count, P) @ whole
             return small
         if len(pairs) > P // 4:
-            every: Floats = np.bincount(pairs, count, P) @ self.seconds
+            every: Floats = np.bincount(pairs, count, P).astype(np.float64) @ self.seconds
             return every
         first = self.seconds.indptr.astype(np.int64)
         length = first[pairs + 1] - first[pairs]
