@@ -57,18 +57,16 @@ class SharedLinks:
             small: Floats = np.bincount(pairs, count, P) @ whole
             return small
         if len(pairs) > P // 4:
-            every: Floats = np.bincount(pairs, count, P).astype(np.float64) @ self.seconds
+            every: Floats = np.bincount(pairs, count, P) @ self.seconds
             return every
         first = self.seconds.indptr.astype(np.int64)
         length = first[pairs + 1] - first[pairs]
         end = np.cumsum(length)
         place = np.arange(int(end[-1]) if len(end) else 0)
         place += np.repeat(first[pairs] - end + length, length)
-        cost = self.seconds.data[place]
-        if count is not None:
-            cost = cost * np.repeat(count, length)
-        load: Floats = np.bincount(self.seconds.indices[place], cost, self.directions)
-        return load
+        times = np.ones(len(pairs)) if count is None else count
+        cost = self.seconds.data[place] * np.repeat(times, length)
+        return np.bincount(self.seconds.indices[place], cost, self.directions)
 
     def busiest(self, goals: Ints, source: Ints, count: Floats, rest: Floats) -> Floats:
         """Seconds a byte of the busiest link up, and back, with sources' bytes to each goal [2, m].
