@@ -66,7 +66,7 @@ class SharedLinks:
         place += np.repeat(first[pairs] - end + length, length)
         times = np.ones(len(pairs)) if count is None else count
         cost = self.seconds.data[place] * np.repeat(times, length)
-        return np.bincount(self.seconds.indices[place], cost, self.directions)
+        return np.bincount(self.seconds.indices[place], cost, self.directions).astype(np.float64)
 
     def busiest(self, goals: Ints, source: Ints, count: Floats, rest: Floats) -> Floats:
         """Seconds a byte of the busiest link up, and back, with sources' bytes to each goal [2, m].
