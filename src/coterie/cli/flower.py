@@ -139,6 +139,7 @@ def up(
         tls,
         dict(_pair(text) for text in run_config),
         device_keys=device_keys,
+        machines=_machines(found, hosts),
     )
     deployment = _write(deployment, old)
     if write_only or not deployment.local or device_keys:
@@ -160,6 +161,15 @@ def _hosts(plan: "Plan", hosts: Path | None, coordinator: str) -> dict[str, str]
     if str(hosts) == FROM_PLAN and not hosts.exists():
         return hosts_of(plan, coordinator)
     return read_hosts(hosts, plan, coordinator)
+
+
+def _machines(plan: "Plan", hosts: Path | None) -> dict[str, str]:
+    """Return the hosts of nodes, as far as they are told."""
+    from coterie.flower.hosts import machines_of
+
+    if hosts is None:
+        return {}
+    return machines_of(hosts if hosts.exists() else None, plan)
 
 
 def _write(deployment: "Deployment", old: Path | None) -> "Deployment":

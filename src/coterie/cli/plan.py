@@ -46,9 +46,8 @@ ALGORITHM = "algorithm"
 @click.option(
     "--by",
     type=click.Choice(["cost", "time"]),
-    default="cost",
-    help="What the chosen groups have least of: cost, or time to the same loss by the estimate "
-    "[cost; time where something is auto].",
+    help="What the chosen groups have least of: cost, or time to the same loss, estimated "
+    "[FILE: cost; --nodes: time, unless weights are set].",
 )
 @click.option(
     "--keep-regions",
@@ -83,7 +82,7 @@ def plan(
     overrides: tuple[str, ...],
     methods: str | None,
     budget_s: float | None,
-    by: str,
+    by: str | None,
     keep_regions: bool,
     epsilon: float | None,
     out: Path | None,
@@ -139,10 +138,11 @@ def plan(
       cam 3,south,40,0     cam 3,3,3,                 cam 3,switch,2
 
     Nodes are known by their names, in any order; column edge may be left out. Delta is how far the
-    groups' label shares are from everyone's. Nothing is trained. A local step counts 0 s unless
-    column step_s tells how long each node takes. Column online tells when a node is there: 22-6.
-    --set takes network.*, algorithm.*, participation.* (but deadline_s), train.steps and seed;
-    algorithm.num_groups, tau1 and tau2 may be auto: soonest at the same loss.
+    groups' label shares are from everyone's. Nothing is trained. Chosen is what is soonest at the
+    same loss, unless weights are set. Without algorithm.num_groups there are 5 groups. A local step
+    counts 0 s unless column step_s tells how long each node takes. Column online tells when a node
+    is there: 22-6. --set takes network.*, algorithm.*, participation.* (but deadline_s),
+    train.steps and seed; algorithm.num_groups, tau1 and tau2 may be auto.
 
     \b
     All that a plan is compared with has servers chosen by seconds. FedAvg has two rows: with the
@@ -159,7 +159,7 @@ def plan(
     more = {key: value for key, value in more.items() if value is not None}
     if explain:
         others = (nodes, network, model_bytes, methods, budget_s, save, export, *more.values())
-        others += (None if by == "cost" else by,)
+        others += (by,)
         _explain(file, overrides, out, as_json, others)
         return
     if more and nodes is None:
@@ -170,7 +170,9 @@ def plan(
     names = () if methods is None else _names(methods)
     with loading(name) as progress:
         view = find(methods=names, budget_s=budget_s, progress=progress, **more)
-        view = soonest(view) if by == "time" else view
+        weighed = any(text.startswith("algorithm.alpha_") for text in overrides)
+        by_time = by == "time" or (by is None and nodes is not None and not weighed)
+        view = soonest(view) if by_time else view
         progress("drawing", 0, 0)
         page = plan_page(view, tables(view))
         files = page_files(page, path)
@@ -183,6 +185,19 @@ def plan(
     else:
         print_page(page)
     write_files(files, err=as_json)
+    if export is not None:
+        for line in _not_exported(view):
+            click.echo(f"note: {line}", err=as_json)
+
+
+def _not_exported(view: "PlanView") -> list[str]:
+    """Say what a plan was priced by and an exported one does not tell a deployment."""
+    notes = []
+    if view.participants is not None:
+        notes.append("a deployment asks all nodes in every round: the file has no participation.*")
+    if (view.fleet.plans_with or view.fleet.network).combine:
+        notes.append("a deployment combines no models at edges: the file has no network.combine")
+    return notes
 
 
 def _what(

@@ -16,6 +16,7 @@ from coterie.preview.plan import PlanView
 from coterie.preview.pricing import Point, label
 from coterie.render.page.html import Table
 
+AUTO = " ".join(f"--set algorithm.{name}=auto" for name in ("num_groups", "tau1", "tau2"))
 MOST_GROUPS = 20  # printed
 MOST_SERVERS = 5  # named
 MOST_EDGES = 6  # named for a group
@@ -41,6 +42,10 @@ def _answer(o: Operating) -> Table:
         ("a global round", _round(o)),
         ("over FedAvg", f"{o.over_fedavg} as fast to the same loss as {_best_fedavg(o)}"),
     ]
+    if not o.pays:
+        rows.append(("FedAvg instead", _fedavg_instead(o)))
+        if view.by_choice:
+            rows.append(("or try", f"other groups and schedules: {AUTO}"))
     if o.soonest is not None:
         rows.append(("sooner", f"{o.soonest[1]} as fast by {o.soonest[0]}: --by time takes it"))
     if o.other_way is not None:
@@ -54,7 +59,7 @@ def _answer(o: Operating) -> Table:
     likely, least, most = (f"{_second(reach):.0%}" for reach in view.rivals.reaches)
     foot = (
         f"over: estimated, as if a node's second step alone counted {likely} of a step "
-        f"({least} to {most}); a pilot measures it (--explain)"
+        f"({least} to {most}); an experiment's pilot measures it (--explain)"
     )
     if not view.timed:
         foot += "\nhow long a local step takes is not known: FedAvg averages as often as groups do"
@@ -65,10 +70,19 @@ def _advice(o: Operating) -> str:
     """Say in a few words what to do."""
     if o.pays:
         return "group them"
+    fedavg = "FedAvg is as fast, and simpler" if o.even else "FedAvg is faster"
     if o.other_way is None or o.other_way.times < WORTH_IT:
-        return "do not group; FedAvg is faster"
+        return f"do not group; {fedavg}"
     how = "are not combined at edges" if o.combines else "can be combined at edges"
-    return f"group them if models {how}; else FedAvg is faster"
+    return f"group them if models {how}; else {fedavg}"
+
+
+def _fedavg_instead(o: Operating) -> str:
+    """Write what a round of the best FedAvg takes."""
+    _, means = o.fedavg
+    steps_s = means.tau1 * o.view.rivals.step_s
+    round_ = f", {duration(means.global_s + steps_s)} with local steps" if steps_s else ""
+    return f"{_best_fedavg(o)}: {duration(means.global_s)} a mean{round_}"
 
 
 def _other_way(o: Operating, times: Times) -> str:
@@ -179,7 +193,10 @@ def _mark(view: PlanView, point: Point) -> str:
 
 def _front(view: PlanView) -> Table:
     rows = [(*_figures(view, p), "chosen" * (p is view.chosen)) for p in view.front]
-    foot = "a ratio: found by the planner's search with these weights of Delta and of seconds"
+    foot = (
+        "a ratio: found by the planner's search with these weights of Delta and of seconds; "
+        "#2: second best there"
+    )
     if view.stopped:
         foot += "\nstopped early: this is the best so far"
     return Table("The front", ("found by", *HEAD, ""), rows, foot)

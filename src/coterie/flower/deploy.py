@@ -48,7 +48,7 @@ class Deployment:
     Hosts that are not given are this machine's loopback. `secure` is TLS and authentication of
     SuperNodes: always beyond loopback. `numbers` are the nodes' own, by name: their places in the
     plan, unless they had others in a deployment before. With `device_keys` each SuperNode's key is
-    made where it runs.
+    made where it runs. `machines` are the hosts of nodes by name; others are where their edge is.
     """
 
     plan: Plan
@@ -64,6 +64,7 @@ class Deployment:
     run_config: Mapping[str, Any] = field(default_factory=dict)
     numbers: Mapping[str, int] = field(default_factory=dict)
     device_keys: bool = False
+    machines: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def places(self) -> list[str]:
@@ -149,30 +150,31 @@ class Deployment:
         return self.supernode(to, self.node_port + number, self.key(i), config)
 
     def copies(self) -> list[list[str]]:
-        """Return the commands that give every other machine the folder, and its own keys alone.
-
-        A group's nodes are taken to be where their edge is.
-        """
+        """Return the commands that give every other machine the folder, and its own keys alone."""
         home = str(self.folder.absolute())
         found = []
-        for host in dict.fromkeys(self.host(place) for place in self.places):
+        nodes = [self.machine(i) for i in range(len(self.plan.nodes))]
+        for host in dict.fromkeys([*map(self.host, self.places), *nodes]):
             if is_loopback(host) or host == self.host(COORDINATOR):
                 continue
-            here = [k for k, place in enumerate(self.places[1:]) if self.host(place) == host]
-            own = [f"{home}/./certificates/{edge_name(k)}.key" for k in here]
+            here = [place for place in self.places[1:] if self.host(place) == host]
+            own = [f"{home}/./certificates/{place}.key" for place in here]
             if not self.device_keys:
-                own += [f"{home}/./keys/{edge_name(k)}" for k in here]
-                own += [
-                    f"{home}/./keys/{self.key(i)}"
-                    for i, n in enumerate(self.plan.nodes)
-                    if n.group in here
-                ]
+                keys = [*here, *(self.key(i) for i, at in enumerate(nodes) if at == host)]
+                own += [f"{home}/./keys/{key}" for key in keys]
             to = f"{f'[{host}]' if ':' in host else host}:{home}/"
             others = ["--include", "keys/*.pub"]
             for kept in ("keys/*", "certificates/*.key", f"{LINKS}/*", "logs/*", "state/*"):
                 others += ["--exclude", kept]
-            found += [["rsync", "-a", *others, f"{home}/", to], ["rsync", "-aR", *own, to]]
+            found.append(["rsync", "-a", *others, f"{home}/", to])
+            if own:
+                found.append(["rsync", "-aR", *own, to])
         return found
+
+    def machine(self, i: int) -> str:
+        """Return the host of node i of the plan: its own, or that of its edge."""
+        node = self.plan.nodes[i]
+        return self.machines.get(node.node) or self.host(edge_name(node.group))
 
     def run(self, place: str) -> list[str]:
         """Return the command that starts the app of a place."""

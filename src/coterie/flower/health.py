@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -130,6 +130,11 @@ def ask_health(d: Deployment) -> Health:
     return Health(*each, tuple(problems))
 
 
+def complete(result: Mapping[str, Any]) -> bool:
+    """Whether training ended well: then nobody needs to be there."""
+    return result.get("status") == "complete"
+
+
 def watch_health(d: Deployment, say: Say, *, watch: bool, every_s: float, as_json: bool) -> bool:
     """Say who is there and which rounds are over, once or until the training ends.
 
@@ -148,10 +153,12 @@ def watch_health(d: Deployment, say: Say, *, watch: bool, every_s: float, as_jso
         if as_json:
             found = {**asdict(health), "well": health.well, "rounds": rows_of(d), "result": result}
             say(json.dumps(found))
+        elif complete(result):
+            say(over)
         else:
             say(f"{health}; {over}")
         if result or not watch:
-            return health.well
+            return health.well or complete(result)
         until = time.monotonic() + every_s
         while time.monotonic() < until and not (d.folder / RESULT).exists():
             for line in rounds.new():

@@ -112,3 +112,16 @@ def _by_server(
             raise FlowerError(f"{path}: {server!r}, the server of group {k}, is missing")
     edges = {edge_name(k): found[server] for k, server in enumerate(plan.servers)}
     return {COORDINATOR: found.get(COORDINATOR, edges[edge_name(0)]), **edges}
+
+
+def machines_of(hosts: Path | None, plan: Plan) -> dict[str, str]:
+    """Return the hosts of nodes by name, as far as they are told: by a CSV of server and host.
+
+    Without a file, of nodes whose names are hosts.
+    """
+    names = {node.node for node in plan.nodes}
+    if hosts is None:
+        return {name: name for name in names if not wrong_host(name)}
+    _, rows = read_rows(hosts, FlowerError)
+    found = ((c.get("server", "").strip(), c.get("host", "").strip()) for _, c in rows)
+    return {server: host for server, host in found if server in names}

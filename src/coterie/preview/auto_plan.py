@@ -21,6 +21,15 @@ class Open:
     tau1: tuple[int, ...]
     tau2: tuple[int, ...]
 
+    def at_least(self, fewest: int) -> "Open":
+        """Leave out fewer groups; if none is left, take as many.
+
+        >>> Open((2, 5, 10), (1,), (2,)).at_least(3).num_groups
+        (5, 10)
+        """
+        enough = tuple(K for K in self.num_groups if K >= fewest)
+        return replace(self, num_groups=enough or (fewest,))
+
     def schedules(self) -> Iterator[tuple[int, int]]:
         """List tau1 and tau2 that could be."""
         return ((tau1, tau2) for tau1 in self.tau1 for tau2 in self.tau2)

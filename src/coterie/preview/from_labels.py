@@ -136,6 +136,8 @@ def plans_by_labels(
         own = replace(own, told=replace(own.told, counts=counts))
     timed, notes = own.told.step_s is not None, tuple(filter(None, [serving_note(own, network)]))
     open_ = opened(config.algorithm, n, len(edges.names), timed=timed)
+    if own.regions is not None and config.algorithm.num_groups == "auto":
+        open_ = open_.at_least(int(own.regions.max()) + 1)
 
     def plan(num_groups: int, methods: Sequence[str]) -> PlanView:
         _, tau1, tau2 = config.algorithm.usual
@@ -155,6 +157,7 @@ def plans_by_labels(
         view = answer(q, title, fleet, evidence, budget_s, progress, participation=some)
         said = left_out + view.left_out
         more: dict[str, Any] = {"left_out": said, "online": own.told.online, "notes": notes}
+        more["by_choice"] = not config.algorithm.open
         return replace(view, answer=None, **more)  # there is no run
 
     views = each_number(open_, plan, n, tuple(methods))

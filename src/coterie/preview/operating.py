@@ -97,6 +97,11 @@ class Operating:
         """Whether groups are worth it: faster than the best FedAvg."""
         return self.over_fedavg.times >= WORTH_IT
 
+    @property
+    def even(self) -> bool:
+        """Whether groups are neither faster nor slower than the best FedAvg."""
+        return not self.pays and self.over_fedavg.times * WORTH_IT >= 1
+
     @cached_property
     def other_way(self) -> Times | None:
         """The same with models combined under edges where they are not, or the other way round.

@@ -78,6 +78,7 @@ class PlanView:
     by: Literal["cost", "time"] = "cost"  # what the chosen one has least of
     online: NDArray[np.bool_] | None = None  # whether nodes are there [n, quarters of an hour]
     participants: Participants | None = None  # where not all nodes are part of every mean
+    by_choice: bool = False  # number of groups and schedule were chosen, where they could be open
     notes: tuple[str, ...] = ()  # what the files leave open
 
     @property
@@ -105,7 +106,8 @@ class PlanView:
     def cheaper(self) -> Point | None:
         """The point of least cost, if that has another number of groups and so was not chosen."""
         least = min((p for p in self.points if not p.breaks), key=_order)
-        return least if least.cost < self.chosen.cost else None
+        other = len(least.sizes) != len(self.chosen.sizes)
+        return least if other and least.cost < self.chosen.cost else None
 
     @property
     def num_groups(self) -> int:

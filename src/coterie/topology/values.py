@@ -15,6 +15,7 @@ from coterie.topology.hops import hops_between
 
 ROWS = 256
 UNLIMITED = 10**9  # members of a place that has no capacity: more than any network has
+MOST_LATENCY_S = 86_400.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,11 +58,11 @@ class Topology:
                 f"the speed of {self.link_name(bad[0])} must be above 0 and finite, got "
                 f"{self.bytes_per_s[bad[0]]:g} bytes/s"
             )
-        bad = np.flatnonzero(~(np.isfinite(self.latency_s) & (self.latency_s >= 0)))
+        bad = np.flatnonzero(~((self.latency_s >= 0) & (self.latency_s <= MOST_LATENCY_S)))
         if len(bad):
             raise TopologyError(
-                f"the latency of {self.link_name(2 * bad[0])} must be >= 0 and finite, got "
-                f"{self.latency_s[bad[0]]:g} s"
+                f"the latency of {self.link_name(2 * bad[0])} must be from 0 to "
+                f"{MOST_LATENCY_S:,.0f} s, a day, got {self.latency_s[bad[0]]:g} s"
             )
         self._check_servers()
 
