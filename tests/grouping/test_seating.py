@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from coterie.core.arrays import Floats, Ints
 from coterie.core.errors import GroupingError
 from coterie.grouping import Delays, Evidence, Limits, with_servers
+from coterie.grouping.limits import broken
 from coterie.grouping.planner import coterie
 from coterie.grouping.servers import covering, edges_as_groups
 from coterie.grouping.shared_links import shared_links
@@ -195,3 +196,50 @@ def test_edges_make_as_many_groups_as_are_wanted(seed: int, K: int) -> None:
         assert all(len(own) == 1 for own in of_edge)  # joined, and never cut
     else:
         assert sum(len(own) for own in of_edge) == K  # cut, and never joined
+
+
+def test_servers_suit_all_groups_at_once() -> None:
+    """The slowest way up and the slowest way back count, whichever groups they are of."""
+    up, down = np.array([1.0, 100, 100, 100]), np.array([100.0, 100, 1, 100])
+    speed = 125_000 * np.stack([up, down], axis=1).ravel()
+    top = Topology(
+        np.zeros(4, dtype=np.int64), np.zeros((0, 2), int), (), 1, speed, np.full(4, 1e-3)
+    )
+    z = np.array([0, 0, 1, 1])
+    e = evidence(top, z, 2)
+    clock = e.delays.network  # type: ignore[union-attr]
+    every = [clock.aggregation(z, np.array([a, b]), 5 * MB).seconds for a in (0, 1) for b in (2, 3)]
+    assert clock.aggregation(z, with_servers(z, e).servers, 5 * MB).seconds == min(every)
+
+
+@pytest.mark.parametrize("told", ["may_serve", "capacity"])
+def test_the_same_groups_are_kept_with_the_quicker_server(told: str) -> None:
+    speed = np.repeat(125_000 * np.array([1.0, 100, 100, 100]), 2)
+    may = np.array([True, True, True, False]) if told == "may_serve" else None
+    top = Topology(
+        np.zeros(4, dtype=np.int64), np.zeros((0, 2), int), (), 1, speed, np.full(4, 1e-3)
+    )
+    top = replace(top, may_serve=may)
+    limits = Limits(capacity=np.full(4, 4)) if told == "capacity" else Limits()
+    e = replace(evidence(top, np.zeros(4, dtype=np.int64), 1), limits=limits)
+    assert coterie(0.0, 1.0)(e, np.random.default_rng(0)).servers[0] in (1, 2, 3)
+
+
+def test_seats_by_capacity_are_of_those_who_may_serve() -> None:
+    speed = np.repeat(125_000 * np.arange(10.0, 60, 10), 2)
+    top = Topology(
+        np.zeros(5, dtype=np.int64), np.zeros((0, 2), int), (), 1, speed, np.full(5, 1e-3)
+    )
+    top = replace(top, may_serve=np.array([False, False, True, True, False]))
+    limits = Limits(capacity=np.array([4, 3, 3, 4, 4]))
+    e = replace(evidence(top, np.zeros(5, dtype=np.int64), 2), limits=limits)
+    found = coterie()(e, np.random.default_rng(0))
+    assert sorted(found.servers.tolist()) == [2, 3]
+    assert broken(e, found) == ""
+
+
+def test_a_place_that_serves_twice_parts_all_of_its_room() -> None:
+    top = edge_cloud(np.array([0, 0, 1]), Speed(1e6, 1e-2), Speed(2e6, 1e-2))
+    top = replace(top, places=top.places[:1], place_capacity=np.array([3]))
+    found = coterie()(evidence(top, np.array([0, 0, 1]), 2), np.random.default_rng(0))
+    assert sorted(np.bincount(found.z).tolist()) == [1, 2]

@@ -215,3 +215,34 @@ def test_what_belongs_to_files_of_ones_own_needs_them() -> None:
         done = command("plan", "quickstart", *words)
         assert done.exit_code == 2
         assert f"{words[0]} needs --nodes" in done.output
+
+
+@pytest.mark.parametrize("n", [15, 16, 20])
+def test_nodes_with_the_same_shares_have_no_divergence_by_rounding(tmp_path: Path, n: int) -> None:
+    rows = [f"{'abc'[i % 3]}{i},{'abc'[i % 3]},north,0.1,0-24,10,30" for i in range(n)]
+    view = planned(tmp_path, rows, "algorithm.num_groups=3", "algorithm.alpha_comm=0.5")
+    assert {p.Delta for p in view.points} == {0.0}
+    assert view.node_delta == 0.0
+    chosen = view.chosen
+    by_hand = 0.5 * view.cycle_s(chosen) / (view.algorithm.usual[2] * view.global_s)
+    assert chosen.cost == pytest.approx(by_hand)
+
+
+@pytest.mark.parametrize("limit", ["algorithm.max_group_size=3", "algorithm.min_group_size=3"])
+def test_numbers_of_groups_that_limits_forbid_are_left_out_of_auto(
+    tmp_path: Path, limit: str
+) -> None:
+    rows = [f"{'abc'[i % 3]}{i},{'abc'[i % 3]},north,0.1,0-24,{5 + i},30" for i in range(12)]
+    view = planned(tmp_path, rows, "algorithm.num_groups=auto", limit)
+    assert any(" groups: " in line for line in view.left_out)
+    sizes = view.chosen.sizes
+    assert max(sizes) <= 3 if "max" in limit else min(sizes) >= 3
+
+
+def test_auto_makes_a_group_of_every_region_at_least(tmp_path: Path) -> None:
+    rows = [
+        f"{'abc'[i % 3]}{i},{'abc'[i % 3]},{'xyz'[i % 3]},0.1,0-24,{5 + i},30" for i in range(12)
+    ]
+    view = planned(tmp_path, rows, "algorithm.num_groups=auto", keep_regions=True)
+    assert view.num_groups >= 3
+    assert not any("cannot keep" in line for line in view.left_out)

@@ -149,7 +149,9 @@ def test_impossible_speeds_are_refused(speed: float) -> None:
 
 @pytest.mark.parametrize("latency", [-1.0, float("nan"), float("inf")])
 def test_impossible_latencies_are_refused(latency: float) -> None:
-    with pytest.raises(TopologyError, match=r"latency of switch \d+ -> switch \d+ must be >= 0"):
+    with pytest.raises(
+        TopologyError, match=r"latency of switch \d+ -> switch \d+ must be from 0 to 86,400 s"
+    ):
         fat_tree(PAPER_EDGES, inner=Speed(1e8, latency))
 
 

@@ -14,6 +14,7 @@ from coterie.grouping.shared_links import SharedLinks, shared_links
 from coterie.network import Network
 from coterie.topology import Topology
 
+ALIKE = 1e-12  # shares of labels that differ by less are the same
 BALANCE = 1e-6  # how far the shares may sum from 1, and a Gram matrix be from symmetric
 
 
@@ -196,7 +197,9 @@ class Evidence:
             return self.sketch
         if self.label_counts is None or self.gram is not None:
             return None
-        return self.label_shares - self.p @ self.label_shares
+        apart: Floats = self.label_shares - self.p @ self.label_shares
+        apart[np.abs(apart) < ALIKE] = 0.0  # of rounding, where shares are the same
+        return apart
 
     @cached_property
     def label_shares(self) -> Floats:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from coterie.core.arrays import Floats, Ints
 from coterie.core.errors import GroupingError
+from coterie.core.quiet import quiet
 from coterie.grouping import Evidence, Grouping, Planner, with_servers
 
 TIME_LIMIT_S = 10.0
@@ -169,20 +170,21 @@ def assign(
     of_group = sparse.kron(sparse.eye_array(K), np.vstack([size, surplus]))
     least = np.hstack([np.full((K, 1), low), np.full((K, C), -np.inf)])
     greatest = np.hstack([most[:, None], np.zeros((K, C))])
-    found = milp(
-        np.tile(np.concatenate([counts.sum(axis=1), np.full(C, 2.0)]), K),
-        integrality=np.tile(size, K),
-        bounds=Bounds(0, np.hstack([allowed, np.full((K, C), np.inf)]).ravel()),
-        constraints=[
-            LinearConstraint(one_group, 1, 1),
-            LinearConstraint(of_group, least.ravel(), greatest.ravel()),
-        ],
-        options={
-            "time_limit": effort.time_limit_s,
-            "mip_rel_gap": effort.gap,
-            "node_limit": effort.most_nodes,
-        },
-    )
+    with quiet():  # HiGHS says some things however little it is asked to
+        found = milp(
+            np.tile(np.concatenate([counts.sum(axis=1), np.full(C, 2.0)]), K),
+            integrality=np.tile(size, K),
+            bounds=Bounds(0, np.hstack([allowed, np.full((K, C), np.inf)]).ravel()),
+            constraints=[
+                LinearConstraint(one_group, 1, 1),
+                LinearConstraint(of_group, least.ravel(), greatest.ravel()),
+            ],
+            options={
+                "time_limit": effort.time_limit_s,
+                "mip_rel_gap": effort.gap,
+                "node_limit": effort.most_nodes,
+            },
+        )
     if found.x is not None:
         z: Ints = found.x.reshape(K, n + C)[:, :n].argmax(axis=0).astype(np.int64)
         return z, float(found.mip_gap)

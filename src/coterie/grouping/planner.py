@@ -148,7 +148,7 @@ class _Search:
         self.ended: Ended = "done"
         self.found: list[Priced] = []  # by the rough delays
         self.trace: list[float] = []
-        self.seen: set[bytes] = set()
+        self.seen: dict[bytes, float] = {}  # costs
         self.here: Priced | None = None
         self._heat = 0.0
         n, K = len(e.p), e.num_groups
@@ -221,9 +221,10 @@ class _Search:
 
     def _keep(self, new: Priced) -> None:
         key = canon(new.grouping.z)
-        if key not in self.seen:
-            self.seen.add(key)
-            self.found = sorted([*self.found, new], key=lambda f: f.cost)[: self.kept]
+        if new.cost < self.seen.get(key, np.inf):  # the same groups may have other servers
+            self.seen[key] = new.cost
+            rest = [f for f in self.found if canon(f.grouping.z) != key]
+            self.found = sorted([*rest, new], key=lambda f: f.cost)[: self.kept]
         self.here = self.here or new
 
     def _dealt_once(self, by: str, field: Field, order: Ints, servers: Ints | None) -> Ints:

@@ -20,6 +20,8 @@ FEW = 16  # servers that are weighed on shared links: so many near ones, and as 
 FIRST = 32  # servers that are weighed first: most others are then known to be worse
 NEARLY = 0.5  # of the time at the ends
 TIE = 1e-9  # relative
+LIMITS = 64  # times up that are tried for all groups
+MUCH = 0.01  # part by which all means must be sooner, for groups to have other servers than alone
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +33,8 @@ class _Members:
     latency_s: Floats  # the most of any member; so are in and out
     in_s: Floats
     out_s: Floats
+    slowest: Ints  # whose they are, in and out [2, m]
+    next_s: Floats  # and the most of all others there [2, m]
     best: Ints  # members that would serve best: by both ways of their link, by each [3, m]; or -1
 
     @property
@@ -195,6 +199,7 @@ class Rough:
         D = 0 if self.shared is None else self.shared.directions
         total, own = np.zeros((2, D)), [np.zeros((2, 0))] * len(groups)
         room = self._room() if limited else {}
+        weighed: list[_Weighed] = [_Weighed.nothing()] * len(groups)
         binds = False
         for again in (False, True) if self.shared is not None and len(groups) > 1 else (False,):
             if again and not binds:
@@ -206,8 +211,9 @@ class Rough:
                         room[int(servers[k])] += members.size
                     serving[int(self._row(servers[k : k + 1])[0])] -= 1
                 able = self._able(members, room, limited=limited)
-                best, held = self._best(able, members, total)
-                binds |= held
+                weighed[k] = found = self._weigh(able, members, total)
+                binds |= found.held
+                best = found.best
                 rows = self._row(best)
                 servers[k] = best[int(np.argmin([serving.get(int(row), 0) for row in rows]))]
                 if servers[k] in room:
@@ -220,6 +226,8 @@ class Rough:
                         self.shared.loads(goal, members.row, members.count.astype(np.float64))
                     )
                     total += own[k]
+        if not room:
+            servers = _together(weighed, servers)
         return Grouping(z, servers)
 
     def _by_switch(self, z: Ints, *, limited: bool) -> list[_Members]:
@@ -244,9 +252,20 @@ class Rough:
 
         row, count = rows[order[first]], np.diff(first, append=n)
         latency_s, in_s, out_s = map(most, (self._latency, self._in_s[:n], self._out_s[:n]))
+        own = [_two_most(values[:n], order, first) for values in (self._in_s, self._out_s)]
+        slowest, next_s = (np.array(each) for each in zip(*own, strict=True))
         ends = np.searchsorted(z[order[first]], np.arange(int(z.max()) + 2))
         return [
-            _Members(row[a:b], count[a:b], latency_s[a:b], in_s[a:b], out_s[a:b], served[:, a:b])
+            _Members(
+                row[a:b],
+                count[a:b],
+                latency_s[a:b],
+                in_s[a:b],
+                out_s[a:b],
+                slowest[:, a:b],
+                next_s[:, a:b],
+                served[:, a:b],
+            )
             for a, b in pairwise(ends)
         ]
 
@@ -285,43 +304,40 @@ class Rough:
             )
         return able
 
-    def _best(self, able: Ints, members: _Members, rest: Floats) -> tuple[Ints, bool]:
-        """Return the servers of least delay for a group, and whether shared links decide.
+    def _weigh(self, able: Ints, members: _Members, rest: Floats) -> "_Weighed":
+        """Weigh servers for a group.
 
-        Those whose own link is quickest come first; what is slower by that alone is not weighed.
+        Those whose own link is quickest come first; what is slower by that alone is left out.
         """
         n = len(self._evidence.p)
         ends = np.where(able < n, self._latency[np.minimum(able, n - 1)], 0.0)
         least = self.member_s(able) * (members.size - 1) + 2 * self._rounds * ends
         order = np.argsort(least, kind="stable")
-        first = np.sort(order[:FIRST])
-        cost, held = self._serving_s(able[first], members, rest)
-        more = np.sort(order[FIRST:][least[order[FIRST:]] <= cost.min() * (1 + TIE)])
-        if len(more):
-            others, too = self._serving_s(able[more], members, rest)
-            able = np.concatenate([able[first], able[more]])
-            cost, held = np.concatenate([cost, others]), held or too
-        else:
-            able = able[first]
-        best: Ints = np.sort(able[cost <= cost.min() * (1 + TIE)])
-        return best, held
+        found = self._serving_s(able[np.sort(order[:FIRST])], members, rest)
+        more = np.sort(order[FIRST:][least[order[FIRST:]] <= found.cost.min() * (1 + TIE)])
+        return found.joined(self._serving_s(able[more], members, rest)) if len(more) else found
 
-    def _serving_s(self, able: Ints, members: _Members, rest: Floats) -> tuple[Floats, bool]:
-        """Seconds of a group with each of some servers [m], and whether shared links decide."""
+    def _serving_s(self, able: Ints, members: _Members, rest: Floats) -> "_Weighed":
+        """Seconds of a group, up and back, with each of some servers."""
         n, m = len(self._evidence.p), members
         at, of, others = self._row(able), m.row, m.size - 1
         ends = np.where(able < n, self._latency[np.minimum(able, n - 1)], 0.0)
         way = self._rounds * (self._trip[np.ix_(at, of)] + 2 * m.latency_s + 2 * ends[:, None])
         byte_s = self._ways.byte_s
-        up = np.maximum(self._wire * byte_s[np.ix_(at, of)], m.out_s)
-        down = np.maximum(self._wire * byte_s[np.ix_(of, at)].T, m.in_s)
+        # what a server has itself it need not send
+        in_s, out_s = (
+            np.where(slowest == able[:, None], rest_s, most_s)
+            for slowest, rest_s, most_s in zip(m.slowest, m.next_s, (m.in_s, m.out_s), strict=True)
+        )
+        up = np.maximum(self._wire * byte_s[np.ix_(at, of)], out_s)
+        down = np.maximum(self._wire * byte_s[np.ix_(of, at)].T, in_s)
         up = np.maximum(up, (self._in_s[able] * others)[:, None])
         down = np.maximum(down, (self._out_s[able] * others)[:, None])
         there, back = (way / 2 + up).max(axis=1), (way / 2 + down).max(axis=1)
-        mean = 1e-3 * (way @ m.count) / m.size
+        mean: Floats = 1e-3 * (way @ m.count) / m.size
         cost: Floats = there + back + mean
         if self.shared is None:
-            return cost, False
+            return _Weighed(able, there, back, cost, False)
         amid = np.zeros(len(self._trip))
         amid[of] = m.count
         some = np.union1d(
@@ -329,6 +345,79 @@ class Rough:
         )
         busy = self._wire * self.shared.busiest(at[some], of, m.count.astype(np.float64), rest)
         held = bool(((busy[0] > there[some]) | (busy[1] > back[some])).any())
-        shared = np.full(len(able), np.inf)
-        shared[some] = np.maximum(there[some], busy[0]) + np.maximum(back[some], busy[1])
-        return shared + 1e-2 * cost, held
+        up_s, down_s = np.maximum(there[some], busy[0]), np.maximum(back[some], busy[1])
+        return _Weighed(able[some], up_s, down_s, up_s + down_s + 1e-2 * cost[some], held)
+
+
+@dataclass(frozen=True, eq=False)
+class _Weighed:
+    """Servers for a group: seconds up and back, what decides between them, all [m].
+
+    `held` is whether links that are shared decide.
+    """
+
+    able: Ints
+    there: Floats
+    back: Floats
+    cost: Floats
+    held: bool
+
+    @staticmethod
+    def nothing() -> "_Weighed":
+        """Begin with no server."""
+        none = np.zeros(0)
+        return _Weighed(none.astype(np.int64), none, none, none, False)
+
+    @property
+    def best(self) -> Ints:
+        """Those that cost least, by their numbers."""
+        best: Ints = np.sort(self.able[self.cost <= self.cost.min() * (1 + TIE)])
+        return best
+
+    def joined(self, more: "_Weighed") -> "_Weighed":
+        """Put others beside them."""
+        return _Weighed(
+            np.concatenate([self.able, more.able]),
+            np.concatenate([self.there, more.there]),
+            np.concatenate([self.back, more.back]),
+            np.concatenate([self.cost, more.cost]),
+            self.held or more.held,
+        )
+
+
+def _together(weighed: list[_Weighed], servers: Ints) -> Ints:
+    """Change servers where all groups' means are over sooner for it.
+
+    All models must be there before any mean is sent back. So it is the slowest group up, and the
+    slowest back, that count: a group may take a server that is slower in all, but quicker in one.
+    """
+    own = [int(np.flatnonzero(w.able == s)[0]) for w, s in zip(weighed, servers, strict=True)]
+    pairs = list(zip(weighed, own, strict=True))
+    usual = max(w.there[i] for w, i in pairs) + max(w.back[i] for w, i in pairs)
+    least_up = max(float(w.there.min()) for w in weighed)
+    best, chosen = usual * (1 - MUCH), servers
+    limits = np.unique(np.concatenate([w.there for w in weighed]))
+    limits = limits[(limits >= least_up) & (limits < best)]
+    some = np.linspace(0, len(limits) - 1, min(len(limits), LIMITS)).astype(np.int64)
+    for limit in limits[some]:
+        quick = [np.where(w.there <= limit, w.back, np.inf) for w in weighed]
+        total = limit + max(float(back.min()) for back in quick)
+        if total < best:
+            best = total
+            slow = total - limit
+            chosen = np.array(
+                [
+                    s if w.there[i] <= limit and w.back[i] <= slow else w.able[int(back.argmin())]
+                    for (w, i), back, s in zip(pairs, quick, servers, strict=True)
+                ]
+            )
+    return chosen
+
+
+def _two_most(values: Floats, order: Ints, first: Ints) -> tuple[Ints, Floats]:
+    """Who has the most of every part of `order` that begins at `first`, and the most of others."""
+    by = np.repeat(np.arange(len(first)), np.diff(first, append=len(order)))
+    sorted_ = order[np.lexsort((values[order], by))]
+    last = np.append(first[1:], len(order)) - 1
+    other = np.where(last > first, values[sorted_[np.maximum(last - 1, 0)]], 0.0)
+    return sorted_[last], other

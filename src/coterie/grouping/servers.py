@@ -60,8 +60,10 @@ def room(e: Evidence) -> tuple[Ints, Ints, Ints | None]:
         seats, most_there = _places_with_room(e)
         return least, np.minimum(most_of, most_there), seats
     if limits.capacity is not None:
-        seats = np.sort(np.argsort(-limits.capacity, kind="stable")[:K])
-        return least, np.minimum(most_of, limits.capacity[seats]), seats
+        may = e.topology.may_serve
+        room_of = limits.capacity if may is None else np.where(may, limits.capacity, 0)
+        seats = np.sort(np.argsort(-room_of, kind="stable")[:K])
+        return least, np.minimum(most_of, room_of[seats]), seats
     if limits.max_hops is not None:
         return least, most_of, covering(e, limits.max_hops)
     return least, most_of, _allowed(e)
@@ -87,8 +89,9 @@ def _places_with_room(e: Evidence) -> tuple[Ints, Ints]:
     for _ in range(e.num_groups):
         times[int((capacity // (times + 1)).argmax())] += 1
     at = np.repeat(np.arange(len(capacity)), times)
-    most: Ints = np.minimum(capacity // np.maximum(times, 1), len(e.p))[at]
-    return e.places[at], most
+    nth = np.arange(len(at)) - np.repeat(np.cumsum(times) - times, times)
+    most = capacity[at] // times[at] + (nth < capacity[at] % times[at])
+    return e.places[at], np.minimum(most, len(e.p))
 
 
 def covering(e: Evidence, max_hops: int) -> Ints:

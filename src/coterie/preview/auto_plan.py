@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from coterie.config.settings import AlgorithmConfig
+from coterie.core.errors import GroupingError
 from coterie.preview.plan import PlanView
 from coterie.preview.pricing import Point
 from coterie.simulation.forecast import GROUPS, TAU1, TAU2
@@ -88,9 +89,29 @@ def each_number(
 
     `plan` takes the number of groups and the methods to ask.
     """
-    if n <= MANY or methods or len(open_.num_groups) == 1:
-        return [plan(K, methods) for K in open_.num_groups]
-    found = [plan(K, QUICK) for K in open_.num_groups]
+    if len(open_.num_groups) == 1:
+        return [plan(open_.num_groups[0], methods)]
+    if n <= MANY or methods:
+        return _each(open_, plan, methods)
+    found = _each(open_, plan, QUICK)
     best = quickest(found, open_)
     others = [view for view in found if view.num_groups != best.num_groups]
-    return [*others, plan(best.num_groups, ())]
+    last = plan(best.num_groups, ())
+    left_out = tuple(dict.fromkeys((*best.left_out, *last.left_out)))
+    return [*others, replace(last, left_out=left_out)]
+
+
+def _each(
+    open_: Open, plan: Callable[[int, tuple[str, ...]], PlanView], methods: tuple[str, ...]
+) -> list[PlanView]:
+    """Plan for every number of groups that limits allow; all views name those that they do not."""
+    found, refused = [], {}
+    for K in open_.num_groups:
+        try:
+            found.append(plan(K, methods))
+        except GroupingError as error:
+            refused[K] = error
+    if not found:
+        raise next(iter(refused.values()))
+    left_out = tuple(f"{K} groups: {error}" for K, error in refused.items())
+    return [replace(view, left_out=(*left_out, *view.left_out)) for view in found]
