@@ -47,7 +47,7 @@ ALGORITHM = "algorithm"
     "--by",
     type=click.Choice(["cost", "time"]),
     help="What the chosen groups have least of: cost, or time to the same loss, estimated "
-    "[FILE: cost; --nodes: time, unless weights are set].",
+    "[cost; time where something is auto].",
 )
 @click.option(
     "--keep-regions",
@@ -138,11 +138,11 @@ def plan(
       cam 3,south,40,0     cam 3,3,3,                 cam 3,switch,2
 
     Nodes are known by their names, in any order; column edge may be left out. Delta is how far the
-    groups' label shares are from everyone's. Nothing is trained. Chosen is what is soonest at the
-    same loss, unless weights are set. Without algorithm.num_groups there are 5 groups. A local step
-    counts 0 s unless column step_s tells how long each node takes. Column online tells when a node
-    is there: 22-6. --set takes network.*, algorithm.*, participation.* (but deadline_s),
-    train.steps and seed; algorithm.num_groups, tau1 and tau2 may be auto.
+    groups' label shares are from everyone's. Nothing is trained. Without algorithm.num_groups there
+    are 5 groups. A local step counts 0 s unless column step_s tells how long each node takes.
+    Column online tells when a node is there: 22-6. --set takes network.*, algorithm.*,
+    participation.* (but deadline_s), train.steps and seed; algorithm.num_groups, tau1 and tau2 may
+    be auto: soonest at the same loss.
 
     \b
     All that a plan is compared with has servers chosen by seconds. FedAvg has two rows: with the
@@ -170,9 +170,7 @@ def plan(
     names = () if methods is None else _names(methods)
     with loading(name) as progress:
         view = find(methods=names, budget_s=budget_s, progress=progress, **more)
-        weighed = any(text.startswith("algorithm.alpha_") for text in overrides)
-        by_time = by == "time" or (by is None and nodes is not None and not weighed)
-        view = soonest(view) if by_time else view
+        view = soonest(view) if by == "time" else view
         progress("drawing", 0, 0)
         page = plan_page(view, tables(view))
         files = page_files(page, path)

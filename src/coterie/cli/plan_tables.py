@@ -71,6 +71,8 @@ def _advice(o: Operating) -> str:
     if o.pays:
         return "group them"
     fedavg = "FedAvg is as fast, and simpler" if o.even else "FedAvg is faster"
+    if o.soonest is not None and o.soonest[1].times >= WORTH_IT:
+        return f"group them by time (--by time); with these groups {fedavg}"
     if o.other_way is None or o.other_way.times < WORTH_IT:
         return f"do not group; {fedavg}"
     how = "are not combined at edges" if o.combines else "can be combined at edges"
