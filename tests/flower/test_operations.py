@@ -23,7 +23,7 @@ from coterie.cli import main
 from coterie.flower import FlowerError
 from coterie.flower.deploy import Deployment, read_deployment, write
 from coterie.flower.groups import Groups
-from coterie.flower.hosts import hosts_of, read_hosts
+from coterie.flower.hosts import hosts_of, machines_of, read_hosts
 from coterie.flower.state import State, save_state, saved
 from coterie.flower.units import compose, systemd
 from coterie.preview.planfile import Plan, PlannedNode
@@ -262,6 +262,31 @@ def test_machines_are_found_by_the_names_of_the_plans_servers(tmp_path: Path) ->
 
 
 @needs_flower
+def test_every_machine_gets_the_keys_of_its_own_nodes_alone(tmp_path: Path) -> None:
+    d = deployment(tmp_path / "d")
+    rows = [f"{node.node},10.0.0.{i}" for i, node in enumerate(d.plan.nodes, 2)]
+    (tmp_path / "hosts.csv").write_text("\n".join(["server,host", *rows]) + "\n")
+    hosts = read_hosts(tmp_path / "hosts.csv", d.plan, "10.0.0.1")
+    d = replace(d, hosts=hosts, machines=machines_of(tmp_path / "hosts.csv", d.plan))
+    keys = {
+        command[-1].split(":")[0]: {Path(word).name for word in command if "/keys/node-" in word}
+        for command in d.copies()
+        if command[1] == "-aR"
+    }
+    assert keys == {f"10.0.0.{i + 2}": {d.key(i)} for i in range(len(d.plan.nodes))}
+
+
+def test_a_complete_deployment_needs_nobody(tmp_path: Path) -> None:
+    from coterie.flower.health import watch_health
+
+    d = deployment(tmp_path / "d")
+    trained(d.folder, d, 10)
+    (d.folder / "result.json").write_text('{"status": "complete"}')
+    said: list[str] = []
+    assert watch_health(d, said.append, watch=False, every_s=1.0, as_json=False)
+    assert said == ["5 of 10 rounds over, complete"]
+
+
 def test_hosts_from_the_plan_by_the_command_line(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_bytes(contents(plan(("10.0.0.1", "10.0.0.2", "c")), ".json"))
     words = ["flower", "up", tmp_path / "plan.json", "--app", APP, "-o", tmp_path / "d"]

@@ -59,7 +59,7 @@ def _answer(o: Operating) -> Table:
     likely, least, most = (f"{_second(reach):.0%}" for reach in view.rivals.reaches)
     foot = (
         f"over: estimated, as if a node's second step alone counted {likely} of a step "
-        f"({least} to {most}); an experiment's pilot measures it (--explain)"
+        f"({least} to {most}); a pilot of an experiment tells"
     )
     if not view.timed:
         foot += "\nhow long a local step takes is not known: FedAvg averages as often as groups do"
