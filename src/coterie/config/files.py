@@ -5,7 +5,7 @@ one-line error before anything runs.
 """
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, fields, replace
 from itertools import product
 from pathlib import Path
@@ -22,10 +22,37 @@ from coterie.simulation.algorithm import Algorithm
 
 Nested = dict[str, Any]
 Scale = Literal["full", "small"]
+Code = tuple[str, str]  # a setting, and the import path that it names
 SELECT = {"val_accuracy": "most", "train_loss": "least"}  # what settings can be chosen by
 DEFAULT_NODES, DEFAULT_EDGES = 100, 10
 WHERE = "ray"  # the section that says where a run runs
 LABEL = "label"  # the setting that says what a run is called
+
+
+class Stored(Nested):
+    """Settings as a folder has them, which may come from anybody.
+
+    No config is made of them if they name code, unless the setting with that import path is one of
+    those `allowed`.
+    """
+
+    def __init__(self, content: Mapping[str, Any], allowed: Collection[Code] = ()) -> None:
+        """Take what was read, and what code the user has named, too."""
+        super().__init__(content)
+        self.allowed = frozenset(allowed)
+
+
+class StoredCodeError(ConfigError):
+    """Code that only a folder names."""
+
+    def __init__(self, key: str, path: str) -> None:
+        """Remember the setting, and the code that it names."""
+        super().__init__(f"{key} names code, {path!r}, which is not run on a folder's word alone")
+        self.key, self.path = key, path
+
+    def __reduce__(self) -> tuple[type, tuple[str, str]]:
+        """Let it pass from one process to another."""
+        return type(self), (self.key, self.path)
 
 
 def load_experiment(
@@ -162,8 +189,44 @@ def make_config(content: Mapping[str, Any]) -> Config:
     """
     if not (isinstance(content, Mapping) and all(isinstance(key, str) for key in content)):
         raise ConfigError(f"a config must be a mapping of settings by name, got {content!r:.60}")
+    if isinstance(content, Stored):
+        for key, path in named_code(content).items():
+            if (key, path) not in content.allowed:
+                raise StoredCodeError(key, path)
     config: Config = build(Config, content)
     return _resolve(config)
+
+
+def named_code(content: Mapping[str, Any]) -> dict[str, str]:
+    """Return the import paths that settings name, by setting.
+
+    >>> named_code({"seed": 1, "model": {"name": "my_pkg.models:make"}, "data": {"name": "celeba"}})
+    {'model.name': 'my_pkg.models:make'}
+    """
+    found = {}
+    for key in (key for key, f in leaves(Config) if f.metadata["paths"]):
+        section, _, name = key.partition(".")
+        inside = content.get(section)
+        value = inside.get(name) if isinstance(inside, Mapping) else None
+        if isinstance(value, str) and ":" in value:
+            found[key] = value
+    return found
+
+
+def code_of(*configs: Config) -> set[Code]:
+    """Return the settings of some configs that name code, each with its import path."""
+    return {pair for config in configs for pair in named_code(asdict(config)).items()}
+
+
+def code_set(overrides: Iterable[str]) -> set[Code]:
+    """Return the settings among `key=value` overrides that name code, each with its import path.
+
+    >>> code_set(["model.name=mine:make", "seed=1", "train.lr=0.5", "model.name=2nn"])
+    {('model.name', 'mine:make')}
+    """
+    keys = {key for key, f in leaves(Config) if f.metadata["paths"]}
+    pairs = map(parse_override, overrides)
+    return {(k, v) for k, v in pairs if k in keys and isinstance(v, str) and ":" in v}
 
 
 def parse_override(text: str, option: str = "--set") -> tuple[str, object]:
