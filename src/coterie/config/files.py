@@ -27,13 +27,14 @@ SELECT = {"val_accuracy": "most", "train_loss": "least"}  # what settings can be
 DEFAULT_NODES, DEFAULT_EDGES = 100, 10
 WHERE = "ray"  # the section that says where a run runs
 LABEL = "label"  # the setting that says what a run is called
+CALLED = "algorithm.name"  # the setting whose code is called as soon as there is a config
 
 
 class Stored(Nested):
     """Settings as a folder has them, which may come from anybody.
 
-    No config is made of them if they name code, unless the setting with that import path is one of
-    those `allowed`.
+    No config is made of them that would call code, unless the setting with that import path is one
+    of those `allowed`.
     """
 
     def __init__(self, content: Mapping[str, Any], allowed: Collection[Code] = ()) -> None:
@@ -190,9 +191,9 @@ def make_config(content: Mapping[str, Any]) -> Config:
     if not (isinstance(content, Mapping) and all(isinstance(key, str) for key in content)):
         raise ConfigError(f"a config must be a mapping of settings by name, got {content!r:.60}")
     if isinstance(content, Stored):
-        for key, path in named_code(content).items():
-            if (key, path) not in content.allowed:
-                raise StoredCodeError(key, path)
+        path = named_code(content).get(CALLED)
+        if path and (CALLED, path) not in content.allowed:
+            raise StoredCodeError(CALLED, path)
     config: Config = build(Config, content)
     return _resolve(config)
 
