@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 import click
 
 from coterie.cli.commands import Commands
-from coterie.cli.options import PATH, SETTING, Option, Quantity, json_option, out_option
+from coterie.cli.options import (
+    PATH,
+    SETTING,
+    Number,
+    Option,
+    Quantity,
+    json_option,
+    out_option,
+)
 from coterie.core.errors import CoterieError
 
 if TYPE_CHECKING:
@@ -266,9 +274,7 @@ def run(folder: Path) -> None:
 @flower.command()
 @folder_argument
 @click.option("--watch", is_flag=True, help="Print rounds as they happen, until the training ends.")
-@click.option(
-    "--every", type=click.FloatRange(min=1), default=30.0, help="Seconds between lines [30]."
-)
+@click.option("--every", type=Number(1, 1e6), default=30.0, help="Seconds between lines [30].")
 @json_option()
 def status(folder: Path, watch: bool, every: float, as_json: bool) -> None:
     """Say in a line who is there of the deployment in DIR, and which round is over.

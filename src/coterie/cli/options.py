@@ -51,9 +51,27 @@ class Quantity(click.ParamType):  # type: ignore[type-arg]
         return round(number) if self.whole else number
 
 
+class Number(click.FloatRange):
+    """A number within bounds; nan and infinity are none.
+
+    >>> Number(0, 1).convert("0.5", None, None)
+    0.5
+    """
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Read what was given."""
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            option = param.opts[-1] if param else self.name
+            raise CoterieError(f"{option} must be a finite number, got {value!r}")
+        return number
+
+
 runs_argument = click.argument("runs", nargs=-1, required=True, type=PATH)
 target_option = click.option(
-    "--target", type=click.FloatRange(0, 1), help="Target accuracy to time [the baseline's]."
+    "--target", type=Number(0, 1), help="Target accuracy to time [the baseline's]."
 )
 VIEW = [
     click.option(

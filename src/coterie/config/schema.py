@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, field, fields, is_dataclass
 from difflib import get_close_matches
+from reprlib import repr as short
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -28,6 +29,7 @@ UNITS: dict[str, tuple[Kind, float]] = {  # what a bare number counts, by how a 
     "_mbytes": ("size", 1e6),
     "_s": ("time", 1.0),
 }
+MOST_OPTION = 1e38  # what float32 holds
 BOUNDS: dict[str, tuple[str, Callable[[float, float], bool]]] = {
     "at_least": (">=", lambda value, bound: value >= bound),
     "above": (">", lambda value, bound: value > bound),
@@ -171,7 +173,7 @@ def _checked(key: str, value: object, hint: Any, meta: Mapping[str, Any]) -> obj
             sign, holds = BOUNDS[rule]
             if bound is not None and not holds(value, bound):
                 way_out = f"; {meta['way_out']}" if meta["way_out"] else ""
-                raise ConfigError(f"{key} must be {sign} {bound}, got {value}{way_out}")
+                raise ConfigError(f"{key} must be {sign} {bound}, got {short(value)}{way_out}")
     return value
 
 
@@ -182,8 +184,10 @@ def _options(key: str, value: object) -> Options:
     for name, each in value.items():
         if type(each) not in TYPE_NAMES:
             raise ConfigError(f"{key}.{name} must be a number, a string or true or false")
-        if isinstance(each, float) and not math.isfinite(each):
-            raise ConfigError(f"{key}.{name} must be finite, got {each}")
+        if isinstance(each, int | float) and not abs(each) <= MOST_OPTION:
+            raise ConfigError(
+                f"{key}.{name} must be finite and within ±{MOST_OPTION:g}, got {short(each)}"
+            )
     return Options(value)
 
 
