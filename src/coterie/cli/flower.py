@@ -17,7 +17,8 @@ from coterie.cli.options import (
     json_option,
     out_option,
 )
-from coterie.core.errors import CoterieError
+from coterie.config.toml import read_toml
+from coterie.core.errors import CoterieError, short
 
 if TYPE_CHECKING:
     from coterie.flower.deploy import Deployment
@@ -317,10 +318,11 @@ def key(folder: Path, names: tuple[str, ...]) -> None:
 
 def _pair(text: str) -> tuple[str, object]:
     """Read KEY=VALUE, the value as in TOML."""
-    import tomllib
-
     key, _, value = text.partition("=")
     try:
-        return key.strip(), tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError as error:
-        raise CoterieError(f"--run-config must be such as tau1=2, got {text!r}") from error
+        found = read_toml(f"value = {value}")
+        if len(found) > 1:
+            raise ValueError("more than one line")
+    except ValueError as error:
+        raise CoterieError(f"--run-config must be such as tau1=2, got {short(text)}") from error
+    return key.strip(), found["value"]

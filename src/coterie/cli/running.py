@@ -150,7 +150,10 @@ def run_all(folder: Path, todo: "list[Job]", pace: Pace, again: str = "") -> Non
             if ":" not in config.data.name:  # a user's function has nothing decoded to keep
                 loaded = config.data, load_dataset(config, show)
     stop = Stop()
-    way = f"go on with: {again or resume_command(folder, code_of(*configs))}"
+
+    def way() -> str:
+        return f"go on with: {again or resume_command(folder, code_of(*configs))}"
+
     try:
         steps = {job.label: job.config.train.steps for job in todo}
         with sweep_folder(folder, todo), stopping(stop.ask), progress(steps) as (on_row, say):
@@ -173,16 +176,16 @@ def run_all(folder: Path, todo: "list[Job]", pace: Pace, again: str = "") -> Non
     except RunsFailed as failure:
         own = all(isinstance(why, OwnCodeError) for why in failure.failed.values())
         if own and _begun(folder):
-            failure.args = (f"{failure}; once that is mended, {way}",)
+            failure.args = (f"{failure}; once that is mended, {way()}",)
         raise
     except Interrupted as stopped:
-        raise Stopped(f"stopped after step {stopped.t}; {way}") from stopped
+        raise Stopped(f"stopped after step {stopped.t}; {way()}") from stopped
     except KeyboardInterrupt as stopped:
         if not _begun(folder):
             raise Stopped("stopped; nothing was written") from stopped
         done = sum(ended(job.folder) is not None for job in todo)
         far = f", {done} of {len(todo)} runs are done" if len(todo) > 1 else ""
-        raise Stopped(f"stopped{far}; {way}") from stopped
+        raise Stopped(f"stopped{far}; {way()}") from stopped
 
 
 def _begun(folder: Path) -> bool:

@@ -4,18 +4,19 @@
 one-line error before anything runs.
 """
 
-import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, fields, replace
 from itertools import product
 from pathlib import Path
+from tomllib import TOMLDecodeError
 from typing import Any, Literal
 
 import tomli_w
 
 from coterie.config.schema import build, default_of, leaves, words
 from coterie.config.settings import AlgorithmConfig, Config, PartitionConfig
-from coterie.core.errors import ConfigError
+from coterie.config.toml import DEEPEST, read_toml
+from coterie.core.errors import ConfigError, short
 from coterie.models import REFERENCE_FLOPS
 from coterie.partition import PARTITIONS
 from coterie.simulation.algorithm import Algorithm
@@ -76,12 +77,12 @@ def load_experiment(
 def read_experiment(path: Path) -> Nested:
     """Read an experiment file as it is."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return read_toml(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: no such file") from error
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read as text ({error})") from error
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
         raise ConfigError(f"{path}: not TOML: {error}") from error
 
 
@@ -95,8 +96,8 @@ def selected_by(content: Nested) -> str:
     chosen = sweep.get("select", "") if isinstance(sweep, dict) else ""
     if chosen and not (isinstance(chosen, str) and chosen in SELECT):
         raise ConfigError(
-            f"sweep.select must be one of {', '.join(SELECT)}, got {chosen!r}; what is chosen by "
-            "the test part cannot be tested"
+            f"sweep.select must be one of {', '.join(SELECT)}, got {short(chosen)}; what is chosen "
+            "by the test part cannot be tested"
         )
     return str(chosen)
 
@@ -152,7 +153,7 @@ def _section(content: Nested, name: str) -> Nested:
     """Take a section out of an experiment file."""
     found = content.pop(name, {})
     if not isinstance(found, dict):
-        raise ConfigError(f"{name!r} is a section, written [{name}], got {found!r}")
+        raise ConfigError(f"{name!r} is a section, written [{name}], got {short(found)}")
     return dict(found)
 
 
@@ -167,7 +168,7 @@ def _settings(key: str, values: object) -> list[list[tuple[str, object]]]:
     [[('algorithm.options.mu', 0.1)]]
     """
     if not isinstance(values, list) or not values:
-        raise ConfigError(f"sweep.{key!r} must be a list of values, got {values!r}")
+        raise ConfigError(f"sweep.{key!r} must be a list of values, got {short(values)}")
     own = {f.name for f in fields(Config)}
     found = []
     for value in values:
@@ -189,7 +190,7 @@ def make_config(content: Mapping[str, Any]) -> Config:
     3
     """
     if not (isinstance(content, Mapping) and all(isinstance(key, str) for key in content)):
-        raise ConfigError(f"a config must be a mapping of settings by name, got {content!r:.60}")
+        raise ConfigError(f"a config must be a mapping of settings by name, got {short(content)}")
     if isinstance(content, Stored):
         path = named_code(content).get(CALLED)
         if path and (CALLED, path) not in content.allowed:
@@ -238,12 +239,19 @@ def parse_override(text: str, option: str = "--set") -> tuple[str, object]:
     """
     key, sign, raw = text.partition("=")
     if not sign or not key.strip():
-        raise ConfigError(f"{option} takes key=value, got {text!r}; for example algorithm.tau2=5")
+        example = "for example algorithm.tau2=5"
+        raise ConfigError(f"{option} takes key=value, got {short(text)}; {example}")
     try:
-        value = tomllib.loads(f"value = {raw}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = raw.strip()
-    return key.strip(), value
+        found = read_toml(f"value = {raw}")
+    except TOMLDecodeError:
+        found = {"value": raw.strip()}
+    except ValueError as error:
+        raise ConfigError(f"{option} {short(text)}: {error}") from error
+    if len(found) > 1:
+        raise ConfigError(
+            f"{option} takes one setting, got {short(text)}; give {option} once for each"
+        )
+    return key.strip(), found["value"]
 
 
 def read_setting(key: str, value: object) -> object:
@@ -261,7 +269,7 @@ def read_setting(key: str, value: object) -> object:
 def to_toml(config: Config) -> str:
     """Write a config as TOML that reads back as the same config.
 
-    >>> make_config(tomllib.loads(to_toml(Config()))) == make_config({})
+    >>> make_config(read_toml(to_toml(Config()))) == make_config({})
     True
     """
     return tomli_w.dumps(asdict(config))
@@ -323,6 +331,8 @@ def dotted(table: Nested) -> Nested:
 def _with(content: Nested, dotted: str, value: object) -> Nested:
     """Return content with content["a"]["b"] = value for the key "a.b"; deeper ones likewise."""
     section, dot, name = dotted.partition(".")
+    if dotted.count(".") > DEEPEST:
+        raise ConfigError(f"unknown setting {short(dotted)}; see 'coterie list settings'")
     if not dot:
         return {**content, section: value}
     inner = content.get(section, {})

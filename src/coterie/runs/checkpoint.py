@@ -11,7 +11,6 @@ import json
 import re
 import shlex
 import time
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cache
@@ -24,6 +23,7 @@ import numpy as np
 from coterie.config.files import decides, dotted, flat, one_text, to_identity
 from coterie.config.prepare import Prepared
 from coterie.config.settings import Config
+from coterie.config.toml import read_toml
 from coterie.core.errors import RecordError
 from coterie.core.files import write_atomically, writing
 from coterie.core.types import Say
@@ -195,7 +195,7 @@ def read_checkpoint(path: Path, belongs: Origin) -> Checkpoint:
         told = json.loads(head)
         _check_origin(path.parent, Origin(**told["origin"]), belongs)
         found = _decoded(told["checkpoint"], body)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise foreign from error
     return found
 
@@ -231,7 +231,7 @@ def _difference(now: Mapping[str, Any], before: Mapping[str, Any]) -> str | None
 
 def _as_written(identity: str) -> dict[str, Any]:
     """Return settings as a checkpoint has them; no config is made, which might call their code."""
-    return {key: one_text(value) for key, value in dotted(tomllib.loads(identity)).items()}
+    return {key: one_text(value) for key, value in dotted(read_toml(identity)).items()}
 
 
 class Damaged(Exception):  # noqa: N818

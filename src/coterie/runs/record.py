@@ -9,7 +9,6 @@ import json
 import os
 import shlex
 import time
-import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from coterie.config.files import Code, Stored, decides, dotted, one_text
+from coterie.config.toml import read_toml
 from coterie.core.arrays import Ints
 from coterie.core.errors import RecordError
 from coterie.core.files import json_bytes, lock, read_object, write_atomically, write_json, writing
@@ -232,7 +232,7 @@ def read_run(folder: Path | str) -> RecordedRun:
     """
     folder = Path(folder)
     try:
-        config = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
+        config = read_toml((folder / "config.toml").read_text(encoding="utf-8"))
         meta, summary, grouping = (
             read_json(name, (folder / name).read_text(encoding="utf-8"))
             for name in ("meta.json", "summary.json", "grouping.json")

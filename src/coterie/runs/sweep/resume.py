@@ -2,7 +2,6 @@
 
 import json
 import os
-import tomllib
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
@@ -20,6 +19,7 @@ from coterie.config.files import (
     to_toml,
 )
 from coterie.config.settings import Config
+from coterie.config.toml import check_depth, read_toml
 from coterie.core.errors import ConfigError, RecordError
 from coterie.core.files import lock, write_atomically, write_json, writing
 from coterie.runs.checkpoint import difference, tidy
@@ -199,7 +199,7 @@ def _read_config(path: Path, allowed: Collection[Code]) -> Config:
 
 def _read_settings(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return read_toml(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise RecordError(f"{path}: {error}") from error
 
@@ -207,6 +207,7 @@ def _read_settings(path: Path) -> dict[str, Any]:
 def _read_runs(path: Path) -> list[dict[str, Any]]:
     try:
         runs = json.loads(path.read_text(encoding="utf-8"))["runs"]
+        check_depth(runs)
         for run in runs:
             below(path.parent, run["folder"])
         return [{"folder": str(run["folder"]), "config": dict(run["config"])} for run in runs]
