@@ -1,10 +1,14 @@
 """Files, options and folders that nobody writes by accident: one line each, and nothing is run."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
+from coterie.config.factories import check_room
+from coterie.config.files import make_config
+from coterie.core.errors import ConfigError
 from resuming import coterie, stopped_at, tiny
 
 LONG = 5000 * "9"
@@ -102,3 +106,37 @@ def test_a_finished_run_of_settings_that_cannot_be_meant_is_a_line() -> None:
     told = json.loads(Path("r/summary.json").read_text())
     Path("r/summary.json").write_text(json.dumps({**told, "status": "complete"}))
     assert TOO_DEEP in refusal("compare", "r")
+
+
+def test_the_runs_of_a_sweep_are_counted_before_they_are_listed() -> None:
+    axes = [f'"{key}" = {list(range(1, 3001))}' for key in ("seed", "train.steps", "train.lr")]
+    Path("x.toml").write_text("\n".join(["[sweep]", *axes]), encoding="utf-8")
+    assert refusal("sweep", "x.toml") == (
+        "a sweep has at most 100,000 runs, got 3,000 x 3,000 x 3,000 = 27,000,000,000; list fewer "
+        "values, or write several files"
+    )
+
+
+def test_sketches_that_memory_has_no_room_for_are_refused_before_anything_is_computed() -> None:
+    words = ("--set", "algorithm.evidence=sketch", "--set", "algorithm.sketch_size=1000000000")
+    said = refusal("run", "quickstart", *words, "--set", "partition.num_nodes=4000")
+    assert said.startswith(
+        "sketches of 1,000,000,000 numbers need 32 TB of memory for 4,000 nodes, this machine has "
+    )
+    assert said.endswith("; lower algorithm.sketch_size")
+
+
+def test_more_nodes_than_a_search_has_memory_for_are_refused_with_how_much_it_needs() -> None:
+    with pytest.raises(ConfigError, match=r"needs 16 TB of memory for 1,000,000 nodes, this"):
+        check_room(make_config({}), "gradients", 1_000_000)
+    check_room(make_config({"algorithm": {"evidence": "sketch"}}), "gradients", 100_000)
+    check_room(make_config({}), "nothing", 1_000_000)
+
+
+def test_threads_have_a_most_that_the_cores_decide() -> None:
+    cores = os.cpu_count() or 1
+    rule = f"must be <= {64 * cores:,} here, 64 for each of {cores} cores, got 100,000"
+    given = ("run", "quickstart", "--set", "train.steps=1")
+    assert refusal(*given, "--set", "train.threads=100000") == f"train.threads {rule}"
+    for option in ("--jobs", "--workers"):
+        assert refusal(*given, option, 100_000) == f"{option} {rule}"

@@ -11,7 +11,7 @@ import click
 
 from coterie.cli.commands import Stopped, loading, progress, stopping
 from coterie.cli.experiments import experiment_path
-from coterie.cli.options import Quantity, jobs_option
+from coterie.cli.options import Cores, Quantity, jobs_option
 from coterie.cli.track import tracking
 from coterie.core.errors import CoterieError, OwnCodeError
 
@@ -24,7 +24,7 @@ OPTIONS = [
     jobs_option,
     click.option(
         "--workers",
-        type=click.IntRange(min=1),
+        type=Cores(),
         help="Cores to use [all], first for runs side by side; results do not depend on it.",
     ),
     click.option(

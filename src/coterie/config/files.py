@@ -7,6 +7,7 @@ one-line error before anything runs.
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, fields, replace
 from itertools import product
+from math import prod
 from pathlib import Path
 from tomllib import TOMLDecodeError
 from typing import Any, Literal
@@ -28,6 +29,7 @@ SELECT = {"val_accuracy": "most", "train_loss": "least"}  # what settings can be
 DEFAULT_NODES, DEFAULT_EDGES = 100, 10
 WHERE = "ray"  # the section that says where a run runs
 LABEL = "label"  # the setting that says what a run is called
+MOST_RUNS = 100_000  # of a sweep
 CALLED = "algorithm.name"  # the setting whose code is called as soon as there is a config
 
 
@@ -124,6 +126,13 @@ def expand(content: Nested, overrides: Iterable[str] = (), scale: Scale = "full"
         )
     fixed = dict(map(parse_override, overrides))
     axes = [_settings(key, values) for key, values in sweep.items() if key not in fixed]
+    count = prod(map(len, axes))
+    if count > MOST_RUNS:
+        told = " x ".join(f"{len(axis):,}" for axis in axes)
+        raise ConfigError(
+            f"a sweep has at most {MOST_RUNS:,} runs, got {told} = {count:,}; list fewer values, "
+            "or write several files"
+        )
     reached = [any(key in fixed for each in axis for key, _ in each) for axis in axes]
     configs: dict[object, Config] = {}
     for combination in product(*axes):

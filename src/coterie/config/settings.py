@@ -389,16 +389,18 @@ class RayConfig:
         "auto",
         "engine = ray: processes that share a run's nodes; auto: as many as CPUs are for",
         at_least=1,
-        at_most=MANY,
+        at_most=10_000,
     )
-    cpus_per_actor: int = setting(1, "CPUs, and threads, of each", at_least=1, at_most=MANY)
+    cpus_per_actor: int = setting(1, "CPUs, and threads, of each", at_least=1, at_most=10_000)
     gpus_per_actor: float = setting(
-        0.0, "GPUs of each; 0.5: two share one", at_least=0, at_most=1e6
+        0.0, "GPUs of each; 0.5: two share one", at_least=0, at_most=10_000
     )
     cpus_per_run: int = setting(
-        1, "sweep --engine ray: CPUs, and threads, of a run", at_least=1, at_most=MANY
+        1, "sweep --engine ray: CPUs, and threads, of a run", at_least=1, at_most=10_000
     )
-    gpus_per_run: float = setting(0.0, "sweep --engine ray: GPUs of a run", at_least=0, at_most=1e6)
+    gpus_per_run: float = setting(
+        0.0, "sweep --engine ray: GPUs of a run", at_least=0, at_most=10_000
+    )
     object_store_mbytes: int | Literal["auto"] = setting(
         "auto",
         "local: shared memory for data and models; auto: as Ray does",
