@@ -33,7 +33,8 @@ def settings_page() -> str:
         "An experiment is a TOML file that states what differs from these defaults.",
         "`--set KEY=VALUE` wins over the file, as in `--set algorithm.tau1=5`.",
         "`coterie list settings` prints the same. An import path is `package.module:function`,",
-        "looked for in the current folder, too.",
+        "looked for in the current folder, too. Its code is run: read a file from somebody else",
+        "before you run it. Python's own modules, such as `os`, are refused.",
         "",
         *_table("", alone),
     ]

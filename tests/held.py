@@ -17,6 +17,7 @@ from coterie.grouping import Evidence, Grouping, Planner, with_servers
 EVERY = 3  # global means from one plan to the next
 ROWS = 6  # of a run with tau1 = 1 and tau2 = 2 when it is held first: steps 0 to 5
 ALGORITHM: dict[str, Any] = {"name": "fedavg-ic", "grouping": "held:plan", "regroup_every": EVERY}
+NAMED = ("--set", f"algorithm.grouping={ALGORITHM['grouping']}")  # again, as --resume wants it
 HELD = "HELD"
 FORGOTTEN_S = 3600.0
 

@@ -198,7 +198,8 @@ def test_an_error_in_a_grouping_of_ones_own_is_one_line_and_how_to_go_on(
     done = coterie("run", "quickstart", *SMALL, *own)
     assert done.exit_code == 2
     assert says in done.output
-    assert done.output.endswith("; once that is mended, go on with: coterie run --resume r\n")
+    way = f"coterie run --resume r --set algorithm.grouping=my_groups:{name}"
+    assert done.output.endswith(f"; once that is mended, go on with: {way}\n")
 
 
 def test_a_failure_that_other_settings_would_mend_does_not_advise_to_go_on(tmp_path: Path) -> None:

@@ -90,3 +90,26 @@ def test_every_option_that_is_a_size_or_a_time_takes_a_unit() -> None:
         for each in found.values():
             assert each.type.convert(text, each, None) == value
     assert len(having("--model-bytes")) == 2
+
+
+def numbers() -> dict[str, click.Option]:
+    """Every option of every command that takes a number with parts."""
+    return {
+        f"{name} {found.opts[-1]}": found
+        for name, command in commands()
+        for found in command.params
+        if isinstance(found, click.Option)
+        and isinstance(found.type, click.types.FloatParamType | click.FloatRange | Quantity)
+    }
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "1e999"])
+def test_no_option_takes_a_number_that_is_none(value: str) -> None:
+    found = numbers()
+    assert len(found) >= 10
+    for name, option in found.items():
+        with pytest.raises((CoterieError, click.ClickException)) as refused:
+            option.type.convert(value, option, None)
+            pytest.fail(f"{name} takes {value}")
+        assert option.opts[-1] in str(refused.value) or "range" in str(refused.value), name
+        assert "\n" not in str(refused.value)

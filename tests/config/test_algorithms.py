@@ -15,7 +15,11 @@ from coterie.core.errors import CoterieError
         ("fedprox", "algorithm.options.mu=-1", "algorithm.options.mu must be >= 0, got -1"),
         ("fedprox", "algorithm.options.mu=x", "algorithm.options.mu must be a number, got 'x'"),
         ("fedprox", "algorithm.options.mu=true", "algorithm.options.mu must be a number, got True"),
-        ("fedprox", "algorithm.options.mu=nan", "algorithm.options.mu must be finite, got nan"),
+        (
+            "fedprox",
+            "algorithm.options.mu=nan",
+            "algorithm.options.mu must be finite and within ±1e+38, got nan",
+        ),
         (
             "fedprox",
             "algorithm.options.nu=1",

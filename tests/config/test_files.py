@@ -43,7 +43,7 @@ EXPERIMENTS = sorted((Path(__file__).parents[2] / "experiments").glob("*.toml"))
         ("algorithm.nam=fedavg", "did you mean 'algorithm.name'?"),
         ("training.lr=1", "unknown setting 'training'; did you mean 'train'?"),
         ("zzzzzz=1", "unknown setting 'zzzzzz'; see 'coterie list settings'"),
-        ("network.link_mbytes_per_s=-1", "network.link_mbytes_per_s must be > 0, got -1"),
+        ("network.link_mbytes_per_s=-1", "network.link_mbytes_per_s must be >= 1e-06, got -1"),
         ("network.latency_s=-0.1", "network.latency_s must be >= 0, got -0.1"),
         ("train.lr=0", "train.lr must be > 0, got 0"),
         ("train.lr=nan", "train.lr must be finite, got nan"),
@@ -335,7 +335,7 @@ def test_a_size_rate_or_time_may_have_a_unit_in_a_file_and_in_set() -> None:
     [
         ("network.latency_s=5Mb", "network.latency_s must be a time such as 2s, 500ms, 1m or 1.5h"),
         ("network.link_mbytes_per_s=5Mb", "must be a rate such as 100Mbit or 12.5MB, got '5Mb'"),
-        ("network.link_mbytes_per_s=0Mbit", "network.link_mbytes_per_s must be > 0, got 0.0"),
+        ("network.link_mbytes_per_s=0Mbit", "network.link_mbytes_per_s must be >= 1e-06, got 0.0"),
         ("network.latency_s=-5ms", "network.latency_s must be >= 0, got -0.005"),
         ("network.latency_s=fast", "network.latency_s must be a number, got 'fast'"),
         ("ray.object_store_mbytes=1.5kB", "must be a whole number or 'auto', got 0.0015"),

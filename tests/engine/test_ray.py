@@ -124,7 +124,7 @@ def test_a_driver_killed_on_the_way_is_gone_on_with(tmp_path: Path) -> None:
     process.communicate()
     rows_before = n_rows(folder)
     assert 3 < rows_before < 40
-    done = coterie("run", "--resume", folder)
+    done = coterie("run", "--resume", folder, *held.NAMED)
     assert done.exit_code == 0, done.output
     assert f"goes on from step {rows_before - 1}" in done.output
     execute(what, tmp_path / "whole", threads=1)

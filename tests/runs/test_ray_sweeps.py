@@ -156,7 +156,7 @@ def test_ctrl_c_leaves_a_sweep_that_goes_on(tmp_path: Path) -> None:
     assert stopped.summary["status"] == "interrupted"
     assert stopped.rows[-1]["t"] == t < 400
     assert not (out / "seed1").exists()
-    done = coterie("run", "--resume", out, "--jobs", 1)
+    done = coterie("run", "--resume", out, *held.NAMED, "--jobs", 1)
     assert done.exit_code == 0, done.output
     assert f"seed0: goes on from step {t}\n" in done.output
     for seed in ("seed0", "seed1"):

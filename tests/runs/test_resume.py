@@ -171,7 +171,7 @@ def test_what_cannot_be_gone_on_with_is_one_line(tmp_path: Path) -> None:
     said = resume_error("--resume", tmp_path)
     assert f"neither a run nor a sweep; name one, such as {run}" in said
     assert "leave out --out" in resume_error("--resume", run, "--out", tmp_path / "other")
-    assert "not --set" in resume_error("--resume", run, "--set", "train.lr=1")
+    assert "--set only names its code again" in resume_error("--resume", run, "--set", "train.lr=1")
     said = resume_error("quickstart", "--resume", run)
     assert f"{run}: data.sample is 1.0 and was 0.1; leave the file out to go on" in said
     (tmp_path / "two.toml").write_text("[sweep]\nseed = [0, 1]\n")

@@ -43,10 +43,10 @@ def test_a_killed_worker_is_named_and_the_others_go_on(tmp_path: Path) -> None:
     held.let_go(tmp_path)
     _, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 2
-    way = f"go on with: coterie run --resume {out}"
+    way = f"go on with: coterie run --resume {out} {' '.join(held.NAMED)}"
     assert f"1 of 3 runs failed; seed0: its process was killed (SIGKILL); {way}" in said
     assert {path.parent.name for path in out.rglob("summary.json")} == {"seed1", "seed2"}
-    done = coterie("run", "--resume", out)
+    done = coterie("run", "--resume", out, *held.NAMED)
     assert done.exit_code == 0, done.output
     assert f"seed0: goes on from step {held.ROWS - 1}" in done.output
     execute(read_config(out / "seed0"), tmp_path / "undisturbed")
@@ -78,7 +78,7 @@ def test_a_sweep_whose_parent_is_killed_goes_on(tmp_path: Path) -> None:
     held.let_go(tmp_path)
     process.communicate()
     wait_for(lambda: not any(map(alive, workers)))  # they finish their step, and stop
-    done = coterie("run", "--resume", out, "--jobs", 1)
+    done = coterie("run", "--resume", out, *held.NAMED, "--jobs", 1)
     assert done.exit_code == 0, done.output
     for seed in ("seed0", "seed1", "seed2"):
         execute(read_config(out / seed), tmp_path / seed)

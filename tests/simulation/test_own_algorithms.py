@@ -114,7 +114,7 @@ def refused(output: str, says: str, hook: str) -> None:
     lines = [line for line in output.splitlines() if line.startswith("coterie: ")]
     assert len(lines) == 1, output
     assert lines[0].startswith(f"coterie: {says}"), output
-    way = "; once that is mended, go on with: coterie run --resume r"
+    way = "; once that is mended, go on with: coterie run --resume r --set algorithm.name=algos:bad"
     assert lines[0].endswith(way) == (hook != "begin"), output
     assert "Traceback" not in output
 
@@ -122,7 +122,7 @@ def refused(output: str, says: str, hook: str) -> None:
 def goes_on(folder: Path) -> None:
     """Mend the module, and compare with a run that never failed."""
     write(WHOLE + MADE)
-    done = CliRunner().invoke(main, ["run", "--resume", "r"])
+    done = CliRunner().invoke(main, ["run", "--resume", "r", "--set", "algorithm.name=algos:bad"])
     assert done.exit_code == 0, done.output
     assert run("-o", "undisturbed").exit_code == 0
     assert outcome(folder / "r") == outcome(folder / "undisturbed")

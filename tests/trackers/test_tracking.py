@@ -100,7 +100,7 @@ def test_a_tracked_run_goes_on_after_kill_9(tmp_path: Path) -> None:
     process.communicate()
     wait_for(lambda: '"unfinished"' in sent.read_text())  # the process beside it ends by itself
     assert n_rows(Path("r")) == held.ROWS
-    done = coterie("run", "--resume", "r", "--track", f"{OWN}=own")
+    done = coterie("run", "--resume", "r", *held.NAMED, "--track", f"{OWN}=own")
     assert done.exit_code == 0, done.output
     check_own(sent, Path("r"))
 
@@ -117,7 +117,7 @@ def test_ctrl_c_leaves_a_tracked_run_that_goes_on(tmp_path: Path) -> None:
     lines = own_tracker.read(Path("own/r-r.jsonl"))
     assert lines[-1]["status"] == "interrupted"
     assert sum("t" in line for line in lines) == n_rows(Path("r")) == held.ROWS + 1
-    assert coterie("run", "--resume", "r", "--track", f"{OWN}=own").exit_code == 0
+    assert coterie("run", "--resume", "r", *held.NAMED, "--track", f"{OWN}=own").exit_code == 0
     check_own(Path("own/r-r.jsonl"), Path("r"))
 
 

@@ -107,7 +107,8 @@ def demo(out: Path | None, jobs: int | None) -> None:
     "--resume",
     type=PATH,
     metavar="DIR",
-    help="Go on with the run or sweep in DIR, as it was begun.",
+    help="Go on with the run or sweep in DIR, as it was begun; code that DIR names must be named "
+    "again, by FILE or --set.",
 )
 @track_option
 def run(
@@ -126,7 +127,8 @@ def run(
       tau2  num_edge_aggregation, kappa2, group_comm_round
       num_groups  group_num;   num_nodes  num_clients
 
-    A [sweep] table in FILE lists several values of a setting; every combination is run.
+    A [sweep] table in FILE lists several values of a setting; every combination is run. FILE can
+    name code by import path, such as model.name = "my_pkg.models:make", which is then run.
 
     \b
     Stopped with Ctrl-C, killed, or out of disk, a run goes on where it was, and ends as if nothing

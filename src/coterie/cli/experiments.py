@@ -1,5 +1,6 @@
 """Experiment files: a user's, or one that ships with coterie."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,10 +28,10 @@ def read_configs(file: str, overrides: tuple[str, ...]) -> "tuple[str, list[Conf
 def experiment_path(file: str) -> Path:
     """Find an experiment file by path, or by the name of one that ships with coterie."""
     path = Path(file)
-    shipped = experiments() / f"{file}.toml"
-    if not path.exists() and shipped.is_file():
-        return shipped
-    if not path.exists():
-        names = [p.stem for p in experiments().glob("*.toml")]
-        raise CoterieError(f"{file}: no such file{did_you_mean(path.stem, names)}")
-    return path
+    shipped = {p.stem: p for p in experiments().glob("*.toml")}
+    with suppress(OSError, ValueError):  # no name of a file: too long, or with NUL in it
+        if path.exists():
+            return path
+    if file in shipped:
+        return shipped[file]
+    raise CoterieError(f"{file:.200}: no such file{did_you_mean(path.stem[:200], shipped)}")

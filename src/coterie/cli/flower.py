@@ -8,8 +8,17 @@ from typing import TYPE_CHECKING
 import click
 
 from coterie.cli.commands import Commands
-from coterie.cli.options import PATH, SETTING, Option, Quantity, json_option, out_option
-from coterie.core.errors import CoterieError
+from coterie.cli.options import (
+    PATH,
+    SETTING,
+    Number,
+    Option,
+    Quantity,
+    json_option,
+    out_option,
+)
+from coterie.config.toml import read_toml
+from coterie.core.errors import CoterieError, short
 
 if TYPE_CHECKING:
     from coterie.flower.deploy import Deployment
@@ -276,9 +285,7 @@ def run(folder: Path) -> None:
 @flower.command()
 @folder_argument
 @click.option("--watch", is_flag=True, help="Print rounds as they happen, until the training ends.")
-@click.option(
-    "--every", type=click.FloatRange(min=1), default=30.0, help="Seconds between lines [30]."
-)
+@click.option("--every", type=Number(1, 1e6), default=30.0, help="Seconds between lines [30].")
 @json_option()
 def status(folder: Path, watch: bool, every: float, as_json: bool) -> None:
     """Say in a line who is there of the deployment in DIR, and which round is over.
@@ -321,10 +328,11 @@ def key(folder: Path, names: tuple[str, ...]) -> None:
 
 def _pair(text: str) -> tuple[str, object]:
     """Read KEY=VALUE, the value as in TOML."""
-    import tomllib
-
     key, _, value = text.partition("=")
     try:
-        return key.strip(), tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError as error:
-        raise CoterieError(f"--run-config must be such as tau1=2, got {text!r}") from error
+        found = read_toml(f"value = {value}")
+        if len(found) > 1:
+            raise ValueError("more than one line")
+    except ValueError as error:
+        raise CoterieError(f"--run-config must be such as tau1=2, got {short(text)}") from error
+    return key.strip(), found["value"]

@@ -1,6 +1,7 @@
 """Arguments and options that several commands have, each declared once."""
 
 import math
+import os
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import click
 
 from coterie.core.errors import CoterieError
+from coterie.core.memory import THREADS_PER_CORE
 from coterie.core.units import EXAMPLES, Kind, quantity
 
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -51,9 +53,50 @@ class Quantity(click.ParamType):  # type: ignore[type-arg]
         return round(number) if self.whole else number
 
 
+class Cores(click.IntRange):
+    """A number of processes or threads, from one to more than the cores here have a use for.
+
+    >>> Cores().convert("1", None, None)
+    1
+    """
+
+    def __init__(self) -> None:
+        """Take at least one; what is too many depends on the machine, and is in no help."""
+        super().__init__(min=1)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Read what was given."""
+        number, cores = int(super().convert(value, param, ctx)), os.cpu_count() or 1
+        if number > THREADS_PER_CORE * cores:
+            option = param.opts[-1] if param else self.name
+            raise CoterieError(
+                f"{option} must be <= {THREADS_PER_CORE * cores:,} here, {THREADS_PER_CORE} for "
+                f"each of {cores} cores, got {number:,}"
+            )
+        return number
+
+
+class Number(click.FloatRange):
+    """A number within bounds; nan and infinity are none.
+
+    >>> Number(0, 1).convert("0.5", None, None)
+    0.5
+    """
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Read what was given."""
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            option = param.opts[-1] if param else self.name
+            raise CoterieError(f"{option} must be a finite number, got {value!r}")
+        return number
+
+
 runs_argument = click.argument("runs", nargs=-1, required=True, type=PATH)
 target_option = click.option(
-    "--target", type=click.FloatRange(0, 1), help="Target accuracy to time [the baseline's]."
+    "--target", type=Number(0, 1), help="Target accuracy to time [the baseline's]."
 )
 VIEW = [
     click.option(
@@ -101,9 +144,7 @@ OWN_FILES = [
         help="Without FILE: size of a model on the wire, such as 1476392 or 5MB.",
     ),
 ]
-jobs_option = click.option(
-    "--jobs", type=click.IntRange(min=1), help="Runs at a time [one a core]."
-)
+jobs_option = click.option("--jobs", type=Cores(), help="Runs at a time [one a core].")
 
 
 def own_files(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -13,6 +13,7 @@ from coterie.cli.experiments import read_configs
 from coterie.cli.options import (
     DRAWS_BY_OUT,
     PATH,
+    Number,
     Quantity,
     json_option,
     out_option,
@@ -56,7 +57,7 @@ ALGORITHM = "algorithm"
 )
 @click.option(
     "--epsilon",
-    type=float,
+    type=Number(1e-9, 1e9),
     help="With --nodes: plan by label counts to which every node adds Laplace noise of scale "
     "1/EPSILON.",
 )

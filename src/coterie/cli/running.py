@@ -11,7 +11,7 @@ import click
 
 from coterie.cli.commands import Stopped, loading, progress, stopping
 from coterie.cli.experiments import experiment_path
-from coterie.cli.options import Quantity, jobs_option
+from coterie.cli.options import Cores, Quantity, jobs_option
 from coterie.cli.track import tracking
 from coterie.core.errors import CoterieError, OwnCodeError
 
@@ -24,7 +24,7 @@ OPTIONS = [
     jobs_option,
     click.option(
         "--workers",
-        type=click.IntRange(min=1),
+        type=Cores(),
         help="Cores to use [all], first for runs side by side; results do not depend on it.",
     ),
     click.option(
@@ -98,17 +98,29 @@ def go_on(
     out: Path | None,
     pace: Pace,
 ) -> "list[Job]":
-    """Go on with what a folder holds, and return all its runs."""
-    from coterie.config.files import load_experiment
+    """Go on with what a folder holds, and return all its runs.
+
+    Code that the folder names is called only if the user names it, too, by FILE or by --set.
+    """
+    from coterie.config.files import code_of, code_set, load_experiment
     from coterie.runs.sweep import check_same, recorded_jobs, still_to_do
 
     if out:
         raise click.UsageError("--resume goes on in its own folder; leave out --out")
-    if overrides and not file:
-        raise click.UsageError("--resume goes on with the settings it was begun with, not --set")
-    every = recorded_jobs(folder)
     if file:
-        check_same(load_experiment(experiment_path(file), overrides), every, folder)
+        configs = load_experiment(experiment_path(file), overrides)
+        every = recorded_jobs(folder, code_of(*configs))
+        check_same(configs, every, folder)
+    else:
+        code = code_set(overrides)
+        if len(code) < len(set(overrides)):
+            raise click.UsageError(
+                "--resume goes on with the settings it was begun with; --set only names its code "
+                "again, such as model.name=my_pkg.models:make"
+            )
+        every = recorded_jobs(folder, code)
+        for key, path in sorted(code - code_of(*(job.config for job in every))):
+            raise click.UsageError(f"--set {key}={path}: no run of {folder} was begun with it")
     todo, lines = still_to_do(every)
     for line in lines:
         click.echo(line, err=True)
@@ -120,6 +132,7 @@ def go_on(
 def run_all(folder: Path, todo: "list[Job]", pace: Pace, again: str = "") -> None:
     """Run jobs into a folder, and say how to go on if they are stopped: by `again`, if given."""
     from coterie.config.factories import load_dataset
+    from coterie.config.files import code_of
     from coterie.runs.execute import Interrupted
     from coterie.runs.record import ended, resume_command
     from coterie.runs.sweep import RunsFailed, Stop, run_jobs, sweep_folder
@@ -137,7 +150,10 @@ def run_all(folder: Path, todo: "list[Job]", pace: Pace, again: str = "") -> Non
             if ":" not in config.data.name:  # a user's function has nothing decoded to keep
                 loaded = config.data, load_dataset(config, show)
     stop = Stop()
-    way = f"go on with: {again or resume_command(folder)}"
+
+    def way() -> str:
+        return f"go on with: {again or resume_command(folder, code_of(*configs))}"
+
     try:
         steps = {job.label: job.config.train.steps for job in todo}
         with sweep_folder(folder, todo), stopping(stop.ask), progress(steps) as (on_row, say):
@@ -160,16 +176,16 @@ def run_all(folder: Path, todo: "list[Job]", pace: Pace, again: str = "") -> Non
     except RunsFailed as failure:
         own = all(isinstance(why, OwnCodeError) for why in failure.failed.values())
         if own and _begun(folder):
-            failure.args = (f"{failure}; once that is mended, {way}",)
+            failure.args = (f"{failure}; once that is mended, {way()}",)
         raise
     except Interrupted as stopped:
-        raise Stopped(f"stopped after step {stopped.t}; {way}") from stopped
+        raise Stopped(f"stopped after step {stopped.t}; {way()}") from stopped
     except KeyboardInterrupt as stopped:
         if not _begun(folder):
             raise Stopped("stopped; nothing was written") from stopped
         done = sum(ended(job.folder) is not None for job in todo)
         far = f", {done} of {len(todo)} runs are done" if len(todo) > 1 else ""
-        raise Stopped(f"stopped{far}; {way}") from stopped
+        raise Stopped(f"stopped{far}; {way()}") from stopped
 
 
 def _begun(folder: Path) -> bool:

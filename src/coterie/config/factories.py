@@ -1,6 +1,7 @@
 """From a config to the parts of a run: data, nodes, network, speeds, search."""
 
 import math
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,8 +11,10 @@ import numpy as np
 
 from coterie import data as datasets
 from coterie.config.settings import Config
+from coterie.core.amounts import size
 from coterie.core.arrays import Bools, Floats, Ints
 from coterie.core.errors import ConfigError, DataError
+from coterie.core.memory import THREADS_PER_CORE, physical_memory
 from coterie.core.streams import Stream, generator
 from coterie.core.types import Progress
 from coterie.data import Dataset, Split
@@ -48,6 +51,7 @@ if TYPE_CHECKING:
 Part = Literal["val", "test"]
 PARTS: tuple[Part, ...] = ("val", "test")
 SplitKind = Literal["pooled", "per-node", "official"]
+ALWAYS_THERE = 2**29  # bytes: no machine that trains has less
 
 
 @dataclass(frozen=True, eq=False)
@@ -355,6 +359,42 @@ def make_view(config: Config, needs: Needs, fleet: Fleet, d: int) -> View:
     shown = {"nothing": 0, "labels": classes, "gradients": sketch.size if sketch else d}[needs]
     charged = 4 * shown * c.charge_grouping
     return View(needs, sketch, privacy, charged, limits)
+
+
+def check_room(config: Config, needs: Needs, n: int) -> None:
+    """Refuse n nodes whose gradients, as a search compares them, no memory here has room for."""
+    c = config.algorithm
+    if needs != "gradients" or c.evidence == "labels":
+        return
+    sketched = c.evidence == "sketch"
+    needed = n * 8 * (c.sketch_size if sketched else 2 * n)  # products and cosines [n, n]
+    there = physical_memory() if needed > ALWAYS_THERE else None
+    if there is not None and needed > there:
+        what, way = (
+            (f"sketches of {c.sketch_size:,} numbers need", "lower algorithm.sketch_size")
+            if sketched
+            else (
+                "a search that compares every two gradients needs",
+                "use algorithm.evidence = 'sketch'",
+            )
+        )
+        raise ConfigError(
+            f"{what} {size(needed)} of memory for {n:,} nodes, this machine has "
+            f"{size(there)}; {way}"
+        )
+
+
+def check_threads(number: int) -> None:
+    """Refuse more threads than any machine with these cores has a use for.
+
+    >>> check_threads(1)
+    """
+    cores = os.cpu_count() or 1
+    if number > THREADS_PER_CORE * cores:
+        raise ConfigError(
+            f"train.threads must be <= {THREADS_PER_CORE * cores:,} here, "
+            f"{THREADS_PER_CORE} for each of {cores} cores, got {number:,}"
+        )
 
 
 def make_engine(

@@ -4,28 +4,59 @@
 one-line error before anything runs.
 """
 
-import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, fields, replace
 from itertools import product
+from math import prod
 from pathlib import Path
+from tomllib import TOMLDecodeError
 from typing import Any, Literal
 
 import tomli_w
 
 from coterie.config.schema import build, default_of, leaves, words
 from coterie.config.settings import AlgorithmConfig, Config, PartitionConfig
-from coterie.core.errors import ConfigError
+from coterie.config.toml import DEEPEST, read_toml
+from coterie.core.errors import ConfigError, short
 from coterie.models import REFERENCE_FLOPS
 from coterie.partition import PARTITIONS
 from coterie.simulation.algorithm import Algorithm
 
 Nested = dict[str, Any]
 Scale = Literal["full", "small"]
+Code = tuple[str, str]  # a setting, and the import path that it names
 SELECT = {"val_accuracy": "most", "train_loss": "least"}  # what settings can be chosen by
 DEFAULT_NODES, DEFAULT_EDGES = 100, 10
 WHERE = "ray"  # the section that says where a run runs
 LABEL = "label"  # the setting that says what a run is called
+MOST_RUNS = 100_000  # of a sweep
+CALLED = "algorithm.name"  # the setting whose code is called as soon as there is a config
+
+
+class Stored(Nested):
+    """Settings as a folder has them, which may come from anybody.
+
+    No config is made of them that would call code, unless the setting with that import path is one
+    of those `allowed`.
+    """
+
+    def __init__(self, content: Mapping[str, Any], allowed: Collection[Code] = ()) -> None:
+        """Take what was read, and what code the user has named, too."""
+        super().__init__(content)
+        self.allowed = frozenset(allowed)
+
+
+class StoredCodeError(ConfigError):
+    """Code that only a folder names."""
+
+    def __init__(self, key: str, path: str) -> None:
+        """Remember the setting, and the code that it names."""
+        super().__init__(f"{key} names code, {path!r}, which is not run on a folder's word alone")
+        self.key, self.path = key, path
+
+    def __reduce__(self) -> tuple[type, tuple[str, str]]:
+        """Let it pass from one process to another."""
+        return type(self), (self.key, self.path)
 
 
 def load_experiment(
@@ -48,12 +79,12 @@ def load_experiment(
 def read_experiment(path: Path) -> Nested:
     """Read an experiment file as it is."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return read_toml(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: no such file") from error
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read as text ({error})") from error
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
         raise ConfigError(f"{path}: not TOML: {error}") from error
 
 
@@ -67,8 +98,8 @@ def selected_by(content: Nested) -> str:
     chosen = sweep.get("select", "") if isinstance(sweep, dict) else ""
     if chosen and not (isinstance(chosen, str) and chosen in SELECT):
         raise ConfigError(
-            f"sweep.select must be one of {', '.join(SELECT)}, got {chosen!r}; what is chosen by "
-            "the test part cannot be tested"
+            f"sweep.select must be one of {', '.join(SELECT)}, got {short(chosen)}; what is chosen "
+            "by the test part cannot be tested"
         )
     return str(chosen)
 
@@ -95,6 +126,13 @@ def expand(content: Nested, overrides: Iterable[str] = (), scale: Scale = "full"
         )
     fixed = dict(map(parse_override, overrides))
     axes = [_settings(key, values) for key, values in sweep.items() if key not in fixed]
+    count = prod(map(len, axes))
+    if count > MOST_RUNS:
+        told = " x ".join(f"{len(axis):,}" for axis in axes)
+        raise ConfigError(
+            f"a sweep has at most {MOST_RUNS:,} runs, got {told} = {count:,}; list fewer values, "
+            "or write several files"
+        )
     reached = [any(key in fixed for each in axis for key, _ in each) for axis in axes]
     configs: dict[object, Config] = {}
     for combination in product(*axes):
@@ -124,7 +162,7 @@ def _section(content: Nested, name: str) -> Nested:
     """Take a section out of an experiment file."""
     found = content.pop(name, {})
     if not isinstance(found, dict):
-        raise ConfigError(f"{name!r} is a section, written [{name}], got {found!r}")
+        raise ConfigError(f"{name!r} is a section, written [{name}], got {short(found)}")
     return dict(found)
 
 
@@ -139,7 +177,7 @@ def _settings(key: str, values: object) -> list[list[tuple[str, object]]]:
     [[('algorithm.options.mu', 0.1)]]
     """
     if not isinstance(values, list) or not values:
-        raise ConfigError(f"sweep.{key!r} must be a list of values, got {values!r}")
+        raise ConfigError(f"sweep.{key!r} must be a list of values, got {short(values)}")
     own = {f.name for f in fields(Config)}
     found = []
     for value in values:
@@ -161,9 +199,45 @@ def make_config(content: Mapping[str, Any]) -> Config:
     3
     """
     if not (isinstance(content, Mapping) and all(isinstance(key, str) for key in content)):
-        raise ConfigError(f"a config must be a mapping of settings by name, got {content!r:.60}")
+        raise ConfigError(f"a config must be a mapping of settings by name, got {short(content)}")
+    if isinstance(content, Stored):
+        path = named_code(content).get(CALLED)
+        if path and (CALLED, path) not in content.allowed:
+            raise StoredCodeError(CALLED, path)
     config: Config = build(Config, content)
     return _resolve(config)
+
+
+def named_code(content: Mapping[str, Any]) -> dict[str, str]:
+    """Return the import paths that settings name, by setting.
+
+    >>> named_code({"seed": 1, "model": {"name": "my_pkg.models:make"}, "data": {"name": "celeba"}})
+    {'model.name': 'my_pkg.models:make'}
+    """
+    found = {}
+    for key in (key for key, f in leaves(Config) if f.metadata["paths"]):
+        section, _, name = key.partition(".")
+        inside = content.get(section)
+        value = inside.get(name) if isinstance(inside, Mapping) else None
+        if isinstance(value, str) and ":" in value:
+            found[key] = value
+    return found
+
+
+def code_of(*configs: Config) -> set[Code]:
+    """Return the settings of some configs that name code, each with its import path."""
+    return {pair for config in configs for pair in named_code(asdict(config)).items()}
+
+
+def code_set(overrides: Iterable[str]) -> set[Code]:
+    """Return the settings among `key=value` overrides that name code, each with its import path.
+
+    >>> code_set(["model.name=mine:make", "seed=1", "train.lr=0.5", "model.name=2nn"])
+    {('model.name', 'mine:make')}
+    """
+    keys = {key for key, f in leaves(Config) if f.metadata["paths"]}
+    pairs = map(parse_override, overrides)
+    return {(k, v) for k, v in pairs if k in keys and isinstance(v, str) and ":" in v}
 
 
 def parse_override(text: str, option: str = "--set") -> tuple[str, object]:
@@ -174,12 +248,19 @@ def parse_override(text: str, option: str = "--set") -> tuple[str, object]:
     """
     key, sign, raw = text.partition("=")
     if not sign or not key.strip():
-        raise ConfigError(f"{option} takes key=value, got {text!r}; for example algorithm.tau2=5")
+        example = "for example algorithm.tau2=5"
+        raise ConfigError(f"{option} takes key=value, got {short(text)}; {example}")
     try:
-        value = tomllib.loads(f"value = {raw}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = raw.strip()
-    return key.strip(), value
+        found = read_toml(f"value = {raw}")
+    except TOMLDecodeError:
+        found = {"value": raw.strip()}
+    except ValueError as error:
+        raise ConfigError(f"{option} {short(text)}: {error}") from error
+    if len(found) > 1:
+        raise ConfigError(
+            f"{option} takes one setting, got {short(text)}; give {option} once for each"
+        )
+    return key.strip(), found["value"]
 
 
 def read_setting(key: str, value: object) -> object:
@@ -197,7 +278,7 @@ def read_setting(key: str, value: object) -> object:
 def to_toml(config: Config) -> str:
     """Write a config as TOML that reads back as the same config.
 
-    >>> make_config(tomllib.loads(to_toml(Config()))) == make_config({})
+    >>> make_config(read_toml(to_toml(Config()))) == make_config({})
     True
     """
     return tomli_w.dumps(asdict(config))
@@ -259,6 +340,8 @@ def dotted(table: Nested) -> Nested:
 def _with(content: Nested, dotted: str, value: object) -> Nested:
     """Return content with content["a"]["b"] = value for the key "a.b"; deeper ones likewise."""
     section, dot, name = dotted.partition(".")
+    if dotted.count(".") > DEEPEST:
+        raise ConfigError(f"unknown setting {short(dotted)}; see 'coterie list settings'")
     if not dot:
         return {**content, section: value}
     inner = content.get(section, {})

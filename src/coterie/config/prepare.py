@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coterie.config.factories import (
+    check_room,
+    check_threads,
     divide,
     load_dataset,
     local_steps,
@@ -74,11 +76,13 @@ def prepare(
     """
     if config.train.engine != "ray":  # whose actors look for themselves
         _check_device(config.train.device)
+        check_threads(threads if config.train.threads == "auto" else config.train.threads)
     dataset = dataset or load_dataset(config)
     parts = parts_of(config, own)
     algorithm, planner = parts.algorithm, parts.algorithm.planner(parts.search)
     divided = divide(config, dataset, pooled=algorithm.pooled)
     dataset, part = divided.dataset, divided.partition
+    check_room(config, parts.needs, len(part.indices))
     if algorithm.searched:
         check_num_groups(config.algorithm.num_groups, len(part.indices))
     model, size = first_model(config, dataset)

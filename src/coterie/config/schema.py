@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from coterie.core.errors import ConfigError, unknown
+from coterie.core.errors import LONGEST_NAME, ConfigError, short, unknown
 from coterie.core.units import Kind, has_unit, quantity
 from coterie.simulation.algorithms import option_names
 
@@ -28,6 +28,8 @@ UNITS: dict[str, tuple[Kind, float]] = {  # what a bare number counts, by how a 
     "_mbytes": ("size", 1e6),
     "_s": ("time", 1.0),
 }
+LONGEST_TEXT = 4096  # no path is longer
+MOST_OPTION = 1e38  # what float32 holds
 BOUNDS: dict[str, tuple[str, Callable[[float, float], bool]]] = {
     "at_least": (">=", lambda value, bound: value >= bound),
     "above": (">", lambda value, bound: value > bound),
@@ -117,7 +119,7 @@ def _build(root: type, kind: type, content: Mapping[str, Any], prefix: str) -> A
         elif isinstance(value, Mapping):
             values[key] = _build(root, hints[key], value, f"{prefix}{key}.")
         else:
-            raise ConfigError(f"{key!r} is a section, written [{key}], got {value!r}")
+            raise ConfigError(f"{key!r} is a section, written [{key}], got {short(value)}")
     return kind(**values)
 
 
@@ -137,17 +139,19 @@ def _unknown_key(root: type, prefix: str, key: str) -> str:
             if prefix and dotted.startswith(prefix):
                 inside.setdefault(name.lower(), dotted)
     sections = {} if prefix else {f.name: f.name for f in fields(root)}
-    plain = key.replace("-", "_").lower()
+    plain = key[:LONGEST_NAME].replace("-", "_").lower()
     if prefix == "algorithm." and plain in option_names():
-        return f"unknown setting {prefix + key!r}; it is an option: set algorithm.options.{plain}"
+        return (
+            f"unknown setting {short(prefix + key)}; it is an option: set algorithm.options.{plain}"
+        )
     if plain in OTHERS_WORDS:
-        return f"unknown setting {prefix + key!r}; {OTHERS_WORDS[plain]}"
+        return f"unknown setting {short(prefix + key)}; {OTHERS_WORDS[plain]}"
     tables = (inside, sections, anywhere)
     exact = [meant[plain] for meant in tables if plain in meant]
     close = [meant[c] for meant in tables for c in get_close_matches(plain, meant, n=1)]
     meant = next(iter([*exact, *close]), None)
     way_out = f"did you mean {meant!r}?" if meant else "see 'coterie list settings'"
-    return f"unknown setting {prefix + key!r}; {way_out}"
+    return f"unknown setting {short(prefix + key)}; {way_out}"
 
 
 def _checked(key: str, value: object, hint: Any, meta: Mapping[str, Any]) -> object:
@@ -158,6 +162,9 @@ def _checked(key: str, value: object, hint: Any, meta: Mapping[str, Any]) -> obj
         return _listed(key, value, meta)
     value = _typed(key, value, hint)
     if isinstance(value, str):
+        if "\0" in value or len(value) > LONGEST_TEXT:
+            rule = f"of at most {LONGEST_TEXT:,} characters, none of them NUL"
+            raise ConfigError(f"{key} must be a text {rule}, got {short(value)}")
         is_path = meta["paths"] and ":" in value
         if meta["canon"]:
             value = str(meta["canon"](value))
@@ -171,19 +178,23 @@ def _checked(key: str, value: object, hint: Any, meta: Mapping[str, Any]) -> obj
             sign, holds = BOUNDS[rule]
             if bound is not None and not holds(value, bound):
                 way_out = f"; {meta['way_out']}" if meta["way_out"] else ""
-                raise ConfigError(f"{key} must be {sign} {bound}, got {value}{way_out}")
+                raise ConfigError(f"{key} must be {sign} {bound}, got {short(value)}{way_out}")
     return value
 
 
 def _options(key: str, value: object) -> Options:
     """Check a table of plain values by name."""
     if not isinstance(value, Mapping):
-        raise ConfigError(f"{key} is a table, such as {{mu = 0.1}}, got {value!r}")
+        raise ConfigError(f"{key} is a table, such as {{mu = 0.1}}, got {short(value)}")
     for name, each in value.items():
+        if isinstance(each, str) and len(each) > LONGEST_TEXT:
+            raise ConfigError(f"{key}.{name} must be of at most {LONGEST_TEXT:,} characters")
         if type(each) not in TYPE_NAMES:
             raise ConfigError(f"{key}.{name} must be a number, a string or true or false")
-        if isinstance(each, float) and not math.isfinite(each):
-            raise ConfigError(f"{key}.{name} must be finite, got {each}")
+        if isinstance(each, int | float) and not abs(each) <= MOST_OPTION:
+            raise ConfigError(
+                f"{key}.{name} must be finite and within ±{MOST_OPTION:g}, got {short(each)}"
+            )
     return Options(value)
 
 
@@ -192,7 +203,7 @@ def _listed(key: str, value: object, meta: Mapping[str, Any]) -> tuple[str, ...]
     if isinstance(value, str):
         value = [word for word in value.split(",") if word.strip()]
     if not (isinstance(value, list | tuple) and all(isinstance(word, str) for word in value)):
-        raise ConfigError(f"{key} must be a list of strings, got {value!r}")
+        raise ConfigError(f"{key} must be a list of strings, got {short(value)}")
     found = tuple(str(meta["canon"](word)) if meta["canon"] else word for word in value)
     names = [word.partition("/")[0] for word in found]
     for name in names:
@@ -219,7 +230,7 @@ def _typed(key: str, value: object, hint: Any) -> object:
     if literal and isinstance(value, str) and not plain:
         raise ConfigError(unknown(key, value, literal))
     expected = " or ".join([*plain, *(repr(w) for w in literal)])
-    raise ConfigError(f"{key} must be {expected}, got {value!r}")
+    raise ConfigError(f"{key} must be {expected}, got {short(value)}")
 
 
 def _in_unit(key: str, text: str) -> object:

@@ -16,6 +16,8 @@ from coterie.simulation.schedule import NEVER
 from coterie.simulation.search import GROUPINGS
 from coterie.topology import TOPOLOGIES
 
+MANY = 10**9  # more of anything is a slip of the pen
+
 
 @dataclass(frozen=True)
 class DataConfig:
@@ -53,23 +55,31 @@ class PartitionConfig:
         "devices; auto: 100, or each user of 'natural', or as partition.file says",
         at_least=1,
         also=("num_clients", "total_clients", "num_supernodes", "num_partitions"),
+        at_most=MANY,
     )
     num_edges: int | Literal["auto"] = setting(
         "auto",
         "network edges; auto: 10, or fewer if there are fewer nodes, or as partition.file says",
         at_least=1,
         also=("total_silos",),
+        at_most=MANY,
     )
     placement: Literal["paper", "random", "by_similarity"] = setting(
         "paper", "which nodes sit under the same edge"
     )
-    alpha: float = setting(0.5, "dirichlet: small is uneven", above=0)
-    min_partition_size: int = setting(1, "dirichlet: examples of the smallest node", at_least=1)
+    alpha: float = setting(0.5, "dirichlet: small is uneven", above=0, at_most=1e6)
+    min_partition_size: int = setting(
+        1, "dirichlet: examples of the smallest node", at_least=1, at_most=MANY
+    )
     shards_per_node: int = setting(
-        2, "shards of each node", at_least=1, also=("num_shards_per_partition",)
+        2, "shards of each node", at_least=1, also=("num_shards_per_partition",), at_most=MANY
     )
     classes_per_node: int = setting(
-        2, "pathological: classes of each node", at_least=1, also=("num_classes_per_partition",)
+        2,
+        "pathological: classes of each node",
+        at_least=1,
+        also=("num_classes_per_partition",),
+        at_most=MANY,
     )
     spread: Literal["normal", "exponential", "lognormal"] = setting("normal", "how counts vary")
     sd: float = setting(
@@ -90,24 +100,24 @@ class NetworkConfig:
     """How the nodes are joined."""
 
     topology: str = setting("fat-tree", "network", choices=TOPOLOGIES)
-    link_mbytes_per_s: float = setting(100.0, "speed of a link", above=0)
-    latency_s: float = setting(0.001, "latency of a link", at_least=0)
+    link_mbytes_per_s: float = setting(100.0, "speed of a link", at_least=1e-6, at_most=1e9)
+    latency_s: float = setting(0.001, "latency of a link", at_least=0, at_most=1e6)
     access_mbytes_per_s: float | Literal["auto"] = setting(
-        "auto", "speed of a node's own link; auto: as the others", above=0
+        "auto", "speed of a node's own link; auto: as the others", at_least=1e-6, at_most=1e9
     )
     access_latency_s: float | Literal["auto"] = setting(
-        "auto", "latency of a node's own link; auto: as the others", at_least=0
+        "auto", "latency of a node's own link; auto: as the others", at_least=0, at_most=1e6
     )
     access_file: str = setting(
         "",
         "a CSV of the nodes' own links: node, up_mbytes_per_s, down_mbytes_per_s, latency_s, site",
     )
-    degree: int = setting(4, "jellyfish: links per switch", at_least=2)
+    degree: int = setting(4, "jellyfish: links per switch", at_least=2, at_most=MANY)
     k: int | Literal["auto"] = setting(
-        "auto", "k-ary-fat-tree: pods; auto: the fewest with room", at_least=2
+        "auto", "k-ary-fat-tree: pods; auto: the fewest with room", at_least=2, at_most=MANY
     )
     alpha: float = setting(0.4, "waxman: likelihood of links", above=0, at_most=1)
-    beta: float = setting(0.2, "waxman: how far links reach", above=0)
+    beta: float = setting(0.2, "waxman: how far links reach", above=0, at_most=1e6)
     file: str = setting("", "file: the graph; matrix: MByte/s between nodes")
     latency_file: str = setting("", "matrix: seconds between nodes")
     routing: Literal["ecmp", "single"] = setting("ecmp", "which shortest path a flow takes")
@@ -131,7 +141,7 @@ class ComputeConfig:
     flops: Literal["analytic", "reference"] = setting(
         "analytic", "operations per example: counted, or as the paper's simulator charged"
     )
-    gflops: float = setting(5.0, "speed of a node, or their mean", above=0)
+    gflops: float = setting(5.0, "speed of a node, or their mean", at_least=1e-9, at_most=1e12)
     speeds: Literal["constant", "uniform", "lognormal", "file"] = setting(
         "constant", "how nodes' speeds differ"
     )
@@ -166,6 +176,7 @@ class AlgorithmConfig:
         at_least=1,
         way_out="use tau1 = 1 for a group mean every step",
         also=("num_local_update", "kappa1", "local_epochs", "local_rounds"),
+        at_most=MANY,
     )
     tau2: int | Literal["auto", "never"] = setting(
         USUAL[2],
@@ -176,7 +187,11 @@ class AlgorithmConfig:
         also=("num_edge_aggregation", "kappa2", "group_comm_round"),
     )
     num_groups: int | Literal["auto"] = setting(
-        USUAL[0], "groups (K); auto: chosen by a pilot", at_least=1, also=("group_num", "K")
+        USUAL[0],
+        "groups (K); auto: chosen by a pilot",
+        at_least=1,
+        also=("group_num", "K"),
+        at_most=MANY,
     )
     grouping: str = setting(
         "coterie",
@@ -185,29 +200,38 @@ class AlgorithmConfig:
         paths=True,
         also=("group_method",),
     )
-    alpha_iid: float = setting(1.0, "weight of the divergence cost", at_least=0)
-    alpha_comm: float = setting(1.0, "weight of the transfer cost", at_least=0)
+    alpha_iid: float = setting(1.0, "weight of the divergence cost", at_least=0, at_most=1e12)
+    alpha_comm: float = setting(1.0, "weight of the transfer cost", at_least=0, at_most=1e12)
     evidence: Literal["gradients", "sketch", "labels"] = setting(
         "gradients", "what nodes show a search that compares their data"
     )
-    sketch_size: int = setting(256, "sketch: numbers that each node uploads", at_least=1)
+    sketch_size: int = setting(
+        256, "sketch: numbers that each node uploads", at_least=1, at_most=MANY
+    )
     privacy_epsilon: float = setting(
-        0.0, "sketch: epsilon of each node's differential privacy; 0: no noise", at_least=0
+        0.0,
+        "sketch: epsilon of each node's differential privacy; 0: no noise",
+        at_least=0,
+        at_most=1e12,
     )
     privacy_delta: float = setting(1e-5, "sketch: delta of it", above=0, at_most=0.5)
-    privacy_clip: float = setting(1.0, "sketch: longest sketch before noise", above=0)
+    privacy_clip: float = setting(1.0, "sketch: longest sketch before noise", above=0, at_most=1e12)
     charge_grouping: bool = setting(True, "charge what nodes show the search to the clock")
-    min_group_size: int = setting(1, "least nodes of a group", at_least=1)
-    max_group_size: int | Literal["auto"] = setting("auto", "most nodes of a group", at_least=1)
+    min_group_size: int = setting(1, "least nodes of a group", at_least=1, at_most=MANY)
+    max_group_size: int | Literal["auto"] = setting(
+        "auto", "most nodes of a group", at_least=1, at_most=MANY
+    )
     max_hops: int | Literal["auto"] = setting(
-        "auto", "farthest a node may be from its group's server", at_least=0
+        "auto", "farthest a node may be from its group's server", at_least=0, at_most=MANY
     )
     capacity_file: str = setting(
         "", "a CSV with the columns node and capacity: the most members each can serve"
     )
-    regroup_every: int = setting(0, "global means between plans; 0: plan once", at_least=0)
+    regroup_every: int = setting(
+        0, "global means between plans; 0: plan once", at_least=0, at_most=MANY
+    )
     regroup_drift: float = setting(
-        0.0, "plan again when Delta has grown by this part; 0: never", at_least=0
+        0.0, "plan again when Delta has grown by this part; 0: never", at_least=0, at_most=1e9
     )
     target_accuracy: float = setting(
         0.0,
@@ -215,16 +239,24 @@ class AlgorithmConfig:
         at_least=0,
         at_most=1,
     )
-    target_loss: float = setting(0.0, "auto: training loss to reach soonest instead", at_least=0)
+    target_loss: float = setting(
+        0.0, "auto: training loss to reach soonest instead", at_least=0, at_most=1e38
+    )
     max_gbytes: float = setting(
-        0.0, "auto: most GByte over all links until the target; 0: any", at_least=0
+        0.0, "auto: most GByte over all links until the target; 0: any", at_least=0, at_most=1e12
     )
     retune: bool = setting(True, "auto: choose tau1 and tau2 again when another pays")
     shakes: int | Literal["auto"] = setting(
-        "auto", "coterie: searches from a shaken start; auto: 500 over the nodes", at_least=0
+        "auto",
+        "coterie: searches from a shaken start; auto: 500 over the nodes",
+        at_least=0,
+        at_most=MANY,
     )
     budget_s: float = setting(
-        0.0, "coterie: seconds to search instead; its answer then depends on speed", at_least=0
+        0.0,
+        "coterie: seconds to search instead; its answer then depends on speed",
+        at_least=0,
+        at_most=1e6,
     )
     anneal: bool = setting(False, "coterie: take worse groups on the way now and then")
 
@@ -254,16 +286,18 @@ class AlgorithmConfig:
 class TrainConfig:
     """How local steps run."""
 
-    steps: int = setting(100, "local steps (T)", at_least=1, also=("num_server_rounds", "rounds"))
+    steps: int = setting(
+        100, "local steps (T)", at_least=1, also=("num_server_rounds", "rounds"), at_most=MANY
+    )
     step_unit: Literal["epoch", "batch"] = setting(
         "epoch", "what a local step is: a pass over the node's data (epoch), or one batch"
     )
     batch_size: int | Literal["auto", "full"] = setting(
-        "auto", "examples per batch; auto: full for sr, else 128", at_least=1
+        "auto", "examples per batch; auto: full for sr, else 128", at_least=1, at_most=MANY
     )
     lr: float = setting(0.1, "learning rate", above=0, at_most=1e38, also=("learning_rate", "eta"))
     lr_decay: float = setting(0.99, "factor on the rate every step", above=0, at_most=1)
-    eval_every: int = setting(1, "evaluate every so many global means", at_least=1)
+    eval_every: int = setting(1, "evaluate every so many global means", at_least=1, at_most=MANY)
     measure: tuple[str, ...] = setting(
         USUAL_MEASURES,
         "what is measured then; loss/10: every tenth time",
@@ -287,6 +321,7 @@ class TrainConfig:
         "cores that train one run, whose number changes no digit; auto: as --workers leaves",
         at_least=1,
         also=("workers",),
+        at_most=MANY,
     )
 
 
@@ -297,7 +332,7 @@ class OptimizerConfig:
     momentum: float = setting(
         0.0, "of local steps; starts afresh after every mean", at_least=0, at_most=1
     )
-    weight_decay: float = setting(0.0, "of local steps", at_least=0)
+    weight_decay: float = setting(0.0, "of local steps", at_least=0, at_most=1e38)
     fedprox: float = setting(
         0.0,
         "FedProx's mu: pull of local steps towards the model that a node was given",
@@ -309,10 +344,12 @@ class OptimizerConfig:
     server: Literal["mean", "momentum", "adam"] = setting(
         "mean", "what the server makes of a global mean (FedAvg, FedAvgM, FedAdam)"
     )
-    server_lr: float = setting(1.0, "of the server; 0.01 to 0.1 for adam", above=0)
+    server_lr: float = setting(1.0, "of the server; 0.01 to 0.1 for adam", above=0, at_most=1e38)
     server_momentum: float = setting(0.9, "of the server; adam's beta1", at_least=0, at_most=1)
     server_beta2: float = setting(0.99, "adam's, of the server", at_least=0, at_most=1)
-    server_epsilon: float = setting(1e-3, "adam's, of the server", above=0, also=("tau",))
+    server_epsilon: float = setting(
+        1e-3, "adam's, of the server", above=0, also=("tau",), at_most=1e38
+    )
 
 
 @dataclass(frozen=True)
@@ -331,7 +368,10 @@ class ParticipationConfig:
         0.0, "probability that a node vanishes in a round", at_least=0, at_most=1
     )
     deadline_s: float = setting(
-        0.0, "longest local work that a mean waits for, in simulated seconds; 0: any", at_least=0
+        0.0,
+        "longest local work that a mean waits for, in simulated seconds; 0: any",
+        at_least=0,
+        at_most=1e12,
     )
     jitter: float = setting(
         0.0, "how speeds vary by round: standard deviation of the log", at_least=0, at_most=10
@@ -349,13 +389,23 @@ class RayConfig:
         "auto",
         "engine = ray: processes that share a run's nodes; auto: as many as CPUs are for",
         at_least=1,
+        at_most=10_000,
     )
-    cpus_per_actor: int = setting(1, "CPUs, and threads, of each", at_least=1)
-    gpus_per_actor: float = setting(0.0, "GPUs of each; 0.5: two share one", at_least=0)
-    cpus_per_run: int = setting(1, "sweep --engine ray: CPUs, and threads, of a run", at_least=1)
-    gpus_per_run: float = setting(0.0, "sweep --engine ray: GPUs of a run", at_least=0)
+    cpus_per_actor: int = setting(1, "CPUs, and threads, of each", at_least=1, at_most=10_000)
+    gpus_per_actor: float = setting(
+        0.0, "GPUs of each; 0.5: two share one", at_least=0, at_most=10_000
+    )
+    cpus_per_run: int = setting(
+        1, "sweep --engine ray: CPUs, and threads, of a run", at_least=1, at_most=10_000
+    )
+    gpus_per_run: float = setting(
+        0.0, "sweep --engine ray: GPUs of a run", at_least=0, at_most=10_000
+    )
     object_store_mbytes: int | Literal["auto"] = setting(
-        "auto", "local: shared memory for data and models; auto: as Ray does", at_least=80
+        "auto",
+        "local: shared memory for data and models; auto: as Ray does",
+        at_least=80,
+        at_most=MANY,
     )
 
 

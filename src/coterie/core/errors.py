@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Iterable
+from reprlib import Repr
 
 
 class CoterieError(Exception):
@@ -56,6 +57,22 @@ class RecordError(CoterieError):
     """A run folder that cannot be written or read."""
 
 
+LONGEST_NAME = 200  # that anything can have been meant by
+LONGEST_VALUE = 300  # of characters, as a line shows it
+_SHORT = Repr()
+_SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother, _SHORT.maxlong = 4, 120, 120, 40
+
+
+def short(value: object) -> str:
+    """Write a value as Python does, cut where it is long or deep, so that a line stays one.
+
+    >>> short(0.5), short("mine"), len(short("x" * 10_000)), short([[[[[[1]]]]]])
+    ('0.5', "'mine'", 120, '[[[[[...]]]]]')
+    """
+    text = _SHORT.repr(value)
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}..."
+
+
 def did_you_mean(name: str, choices: Iterable[str]) -> str:
     """Return `; did you mean 'x'?` for the closest choice, else the choices themselves.
 
@@ -81,4 +98,4 @@ def unknown(what: str, name: str, choices: Iterable[str]) -> str:
     >>> unknown("model", "snn", ["sr", "2nn", "cnn"])
     "unknown model 'snn'; did you mean 'cnn'?"
     """
-    return f"unknown {what} {name!r}{did_you_mean(name, choices)}"
+    return f"unknown {what} {short(name)}{did_you_mean(name[:LONGEST_NAME], choices)}"

@@ -1,6 +1,8 @@
-"""How much memory there is."""
+"""How much memory there is, and what is too much for the cores."""
 
 import os
+
+THREADS_PER_CORE = 64  # more only wait; a config of a large machine still runs on a small one
 
 
 def physical_memory() -> int | None:

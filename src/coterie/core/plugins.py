@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib
+import inspect
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -38,12 +39,15 @@ def import_by_path(
 ) -> Callable[..., Any]:
     """Import `package.module:name`, looking in the current folder too; fail in one line.
 
-    It must be a function, or a value of one of some types.
+    It must be a function, or a value of one of some types. Python's own modules are refused before
+    anything is imported: whoever names `os:system` in a file wants no plug-in.
 
-    >>> import_by_path("math:sqrt", CoterieError)(9.0)
-    3.0
+    >>> import_by_path("coterie.core.units:has_unit", CoterieError)("5MB")
+    True
     """
     module_name, _, attribute = path.partition(":")
+    if _of_python(module_name):
+        raise error(_no_plugin(path))
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.append(here)
@@ -61,7 +65,21 @@ def import_by_path(
     found = getattr(module, attribute, None)
     if not callable(found) and not isinstance(found, value):
         raise error(f"{path!r}: {module_name} has no function {attribute!r}")
+    if inspect.isroutine(found) and _of_python(str(found.__module__)):
+        raise error(_no_plugin(path))
     return found  # type: ignore[no-any-return]
+
+
+def _of_python(module: str) -> bool:
+    """Whether a module comes with Python."""
+    return module.partition(".")[0] in {*sys.stdlib_module_names, *sys.builtin_module_names}
+
+
+def _no_plugin(path: str) -> str:
+    return (
+        f"{path!r} is no plug-in: it is of Python's standard library; name a function of your own "
+        "module"
+    )
 
 
 def source_sum(path: str) -> str:

@@ -11,7 +11,6 @@ import json
 import re
 import shlex
 import time
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cache
@@ -21,9 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from coterie.config.files import decides, flat, make_config, to_identity
+from coterie.config.files import decides, dotted, flat, one_text, to_identity
 from coterie.config.prepare import Prepared
 from coterie.config.settings import Config
+from coterie.config.toml import read_toml
 from coterie.core.errors import RecordError
 from coterie.core.files import write_atomically, writing
 from coterie.core.types import Say
@@ -195,7 +195,7 @@ def read_checkpoint(path: Path, belongs: Origin) -> Checkpoint:
         told = json.loads(head)
         _check_origin(path.parent, Origin(**told["origin"]), belongs)
         found = _decoded(told["checkpoint"], body)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise foreign from error
     return found
 
@@ -215,14 +215,23 @@ def pack(checkpoint: Checkpoint, belongs: Origin) -> tuple[bytes, bytes, bytes]:
 def difference(now: Config, before: Config) -> str | None:
     """Name the first setting in which two configs differ, other than where and under what name.
 
+    >>> from coterie.config.files import make_config
     >>> difference(make_config({"seed": 1}), make_config({}))
     'seed is 1 and was 0'
     """
-    there = flat(before)
-    for key, value in flat(now).items():
-        if value != there.get(key) and decides(key):
-            return f"{key} is {value} and was {there.get(key, 'not set')}"
+    return _difference(flat(now), flat(before))
+
+
+def _difference(now: Mapping[str, Any], before: Mapping[str, Any]) -> str | None:
+    for key, value in now.items():
+        if value != before.get(key) and decides(key):
+            return f"{key} is {value} and was {before.get(key, 'not set')}"
     return None
+
+
+def _as_written(identity: str) -> dict[str, Any]:
+    """Return settings as a checkpoint has them; no config is made, which might call their code."""
+    return {key: one_text(value) for key, value in dotted(read_toml(identity)).items()}
 
 
 class Damaged(Exception):  # noqa: N818
@@ -237,9 +246,9 @@ def _check_origin(folder: Path, found: Origin, belongs: Origin) -> None:
                 f"which may not give the same result; {_anew(folder)}"
             )
     if found.config != belongs.config:
-        now_and_then = (make_config(tomllib.loads(c)) for c in (belongs.config, found.config))
+        changed = _difference(_as_written(belongs.config), _as_written(found.config))
         raise RecordError(
-            f"{folder}: config.toml was changed, {difference(*now_and_then)}; put it back, or "
+            f"{folder}: config.toml was changed, {changed}; put it back, or "
             f"start anew with: {_start_command(folder)}"
         )
     if found.problem != belongs.problem:

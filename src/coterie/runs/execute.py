@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coterie.config.files import to_toml
+from coterie.config.files import code_of, to_toml
 from coterie.config.prepare import Prepared, prepare
 from coterie.config.settings import Config
 from coterie.core.errors import DivergenceError, RecordError
@@ -134,8 +134,7 @@ def _begin(
 
 def own_code(config: Config) -> dict[str, str]:
     """Return the sums of the files that one's own parts of a run are in, by import path."""
-    names = config.data.name, config.model.name, config.algorithm.name, config.algorithm.grouping
-    return {name: source_sum(name) for name in names if ":" in name}
+    return {path: source_sum(path) for _, path in sorted(code_of(config))}
 
 
 def _changed(folder: Path, config: Config) -> Iterator[str]:

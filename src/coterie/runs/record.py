@@ -9,14 +9,14 @@ import json
 import os
 import shlex
 import time
-import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from coterie.config.files import decides, dotted, one_text
+from coterie.config.files import Code, Stored, decides, dotted, one_text
+from coterie.config.toml import read_toml
 from coterie.core.arrays import Ints
 from coterie.core.errors import RecordError
 from coterie.core.files import json_bytes, lock, read_object, write_atomically, write_json, writing
@@ -232,7 +232,7 @@ def read_run(folder: Path | str) -> RecordedRun:
     """
     folder = Path(folder)
     try:
-        config = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
+        config = read_toml((folder / "config.toml").read_text(encoding="utf-8"))
         meta, summary, grouping = (
             read_json(name, (folder / name).read_text(encoding="utf-8"))
             for name in ("meta.json", "summary.json", "grouping.json")
@@ -247,7 +247,7 @@ def read_run(folder: Path | str) -> RecordedRun:
         raise RecordError(f"{folder}: damaged run folder ({error})") from error
     if odd:
         raise RecordError(f"{folder}: not written by this version of coterie ({odd})")
-    return RecordedRun(folder, config, meta, rows, summary, grouping)
+    return RecordedRun(folder, Stored(config), meta, rows, summary, grouping)
 
 
 def find_runs(
@@ -329,13 +329,16 @@ def below(folder: Path, name: object) -> Path:
     return folder / path
 
 
-def resume_command(folder: Path) -> str:
-    """Return the command that goes on with a run, or with a sweep.
+def resume_command(folder: Path, code: Collection[Code] = ()) -> str:
+    """Return the command that goes on with a run, or with a sweep, by code that it names again.
 
     >>> resume_command(Path("runs/my first"))
     "coterie run --resume 'runs/my first'"
+    >>> resume_command(Path("runs/my"), [("model.name", "mine:make")])
+    'coterie run --resume runs/my --set model.name=mine:make'
     """
-    return f"coterie run --resume {shlex.quote(str(folder))}"
+    words = [word for key, path in sorted(code) for word in ("--set", f"{key}={path}")]
+    return shlex.join(["coterie", "run", "--resume", str(folder), *words])
 
 
 def mended(folder: Path) -> str:

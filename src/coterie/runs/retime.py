@@ -5,6 +5,7 @@ does not train and the groups that were planned then.
 """
 
 import json
+import shlex
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +15,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coterie.config.factories import make_fleet, make_update
-from coterie.config.files import LABEL, expand, flat, make_config, to_toml
+from coterie.config.files import (
+    LABEL,
+    Stored,
+    StoredCodeError,
+    code_set,
+    expand,
+    flat,
+    make_config,
+    to_toml,
+)
 from coterie.config.prepare import ModelSize, make_problem, parts_of
 from coterie.config.settings import Config
 from coterie.core.arrays import Floats, Ints
@@ -88,7 +98,11 @@ def write_retimed(run: RecordedRun, folder: Path) -> None:
 
 def _changed(run: RecordedRun, overrides: Sequence[str]) -> Config:
     """Return the run's config with what may be changed without training again."""
-    before = make_config(run.config)
+    try:
+        before = make_config(Stored(run.config, code_set(overrides)))
+    except StoredCodeError as error:
+        way = shlex.quote(f"{error.key}={error.path}")
+        raise ConfigError(f"{run.folder}: {error}; if you trust it, add --set {way}") from error
     (after,) = expand(run.config, overrides)
     was = flat(before)
     for key, value in flat(after).items():

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from coterie.config.factories import load_dataset
+from coterie.config.files import code_of
 from coterie.config.settings import Config
 from coterie.core.errors import ClusterError, ConfigError, CoterieError
 from coterie.core.files import write_atomically
@@ -100,7 +101,7 @@ class _Sweep:
             if what == "failed":
                 self.failed[job.label] = more
             elif what == "stopped":
-                way = f"go on with: {resume_command(job.folder.parent)}"
+                way = f"go on with: {resume_command(job.folder.parent, code_of(job.config))}"
                 self.stopped[job.label] = CoterieError(f"told to stop; {way}")
         for job in list(self.going.values()):
             self._show(job)
@@ -110,7 +111,7 @@ class _Sweep:
         self.deaths[job.label] = self.deaths.get(job.label, 0) + 1
         if self.deaths[job.label] > DEATHS:
             memory = f"{KNOBS.memory}, or " * ("memory" in why)
-            way = f"{memory}go on with: {resume_command(job.folder.parent)}"
+            way = f"{memory}go on with: {resume_command(job.folder.parent, code_of(job.config))}"
             self.failed[job.label] = ClusterError(f"died {DEATHS + 1} times ({why}); {way}")
             return
         self.say(f"{job.folder}: died ({why}), goes on")

@@ -9,7 +9,7 @@ from coterie.config.settings import Config
 from coterie.core.errors import ConfigError
 from coterie.runs.record import RUNS
 from coterie.runs.sweep.jobs import Job, plan_jobs
-from coterie.runs.sweep.resume import WAIT_S, check_no_run, recorded_jobs
+from coterie.runs.sweep.resume import WAIT_S, check_no_run, known_jobs, labels_of
 
 
 def place_jobs(configs: Sequence[Config], folder: Path) -> list[Job]:
@@ -18,8 +18,9 @@ def place_jobs(configs: Sequence[Config], folder: Path) -> list[Job]:
     So an experiment file may grow, or be run a part at a time, and nothing is run twice.
     """
     check_no_run(folder)
-    known = {job.config: job for job in recorded_jobs(folder)} if (folder / RUNS).exists() else {}
-    taken = {job.label for job in known.values()}
+    begun = (folder / RUNS).exists()
+    known = {job.config: job for job in known_jobs(folder, configs)} if begun else {}
+    taken = labels_of(folder) if begun else set()
     jobs = []
     for job in plan_jobs(list(configs), folder):
         if job.config in known:

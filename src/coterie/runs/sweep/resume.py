@@ -2,15 +2,24 @@
 
 import json
 import os
-import tomllib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO, Any
 
-from coterie.config.files import LABEL, make_config, to_toml
+from coterie.config.files import (
+    LABEL,
+    Code,
+    Stored,
+    StoredCodeError,
+    code_of,
+    make_config,
+    named_code,
+    to_toml,
+)
 from coterie.config.settings import Config
+from coterie.config.toml import check_depth, read_toml
 from coterie.core.errors import ConfigError, RecordError
 from coterie.core.files import lock, write_atomically, write_json, writing
 from coterie.runs.checkpoint import difference, tidy
@@ -86,9 +95,11 @@ def _write_down(folder: Path, jobs: list[Job]) -> None:
     """Add to the runs of a sweep those that it does not know yet."""
     path = folder / RUNS
     told = _read_runs(path) if path.exists() else []
-    known = {job.label: job.config for job in _sweep_jobs(folder)} if told else {}
-    more = [job for job in jobs if job.label not in known]
-    if any(known.get(job.label, job.config) != job.config for job in jobs) or (
+    labels = {run["folder"] for run in told}
+    configs = [job.config for job in jobs]
+    known = {job.label: job.config for job in known_jobs(folder, configs)} if told else {}
+    more = [job for job in jobs if job.label not in labels]
+    if any(job.label in labels and known.get(job.label) != job.config for job in jobs) or (
         {job.config for job in more} & set(known.values())
     ):
         raise RecordError(
@@ -108,6 +119,7 @@ def relabel(folder: Path, jobs: list[Job]) -> None:
     renamed = {job.label: job.config.label for job in jobs if _called(job) != job.config.label}
     if not renamed:
         return
+    code = code_of(*(job.config for job in jobs))
     with _held(folder):
         told = _read_runs(folder / RUNS)
         for run in told:
@@ -117,7 +129,7 @@ def relabel(folder: Path, jobs: list[Job]) -> None:
             path = folder / name / "config.toml"
             if path.exists():
                 with writing(path):
-                    written = to_toml(replace(_read_config(path), label=label))
+                    written = to_toml(replace(_read_config(path, code), label=label))
                     write_atomically(path, written.encode())
         with writing(folder / RUNS):
             write_json(folder / RUNS, {"runs": told})
@@ -125,34 +137,77 @@ def relabel(folder: Path, jobs: list[Job]) -> None:
 
 def _called(job: Job) -> str:
     path = job.folder / "config.toml"
-    return _read_config(path).label if path.exists() else job.config.label
+    own = code_of(job.config)
+    return _read_config(path, own).label if path.exists() else job.config.label
 
 
-def recorded_jobs(folder: Path) -> list[Job]:
-    """Read what runs a folder was meant to hold: those of a sweep, or its own."""
+def recorded_jobs(folder: Path, allowed: Collection[Code] = ()) -> list[Job]:
+    """Read what runs a folder was meant to hold: those of a sweep, or its own.
+
+    Code that their settings name is called only if it is `allowed`: a folder may be anybody's.
+    """
     if not folder.is_dir():
         raise RecordError(f"{folder}: no such folder")
     if (folder / RUNS).exists():
-        return _sweep_jobs(folder)
+        runs = _read_runs(folder / RUNS)
+        _check_code(folder, [run["config"] for run in runs], allowed)
+        return _sweep_jobs(folder, runs, allowed)
     path = folder / "config.toml"
     if not path.exists():
         below = sorted({p.parent for name in (RUNS, ROWS) for p in folder.rglob(name)})
         hint = f"; name one, such as {below[0]}" if below else ""
         raise RecordError(f"{folder}: neither a run nor a sweep{hint}")
-    config = _read_config(path)
+    _check_code(folder, [_read_settings(path)], allowed)
+    config = _read_config(path, allowed)
     return [Job(config, folder, config.algorithm.name, resume=True)]
 
 
-def _read_config(path: Path) -> Config:
+def known_jobs(folder: Path, configs: Collection[Config]) -> list[Job]:
+    """Read the runs of a sweep that may be some of those configs.
+
+    Runs by code that no config names are others, and are left out.
+    """
+    allowed = code_of(*configs)
+    runs = [
+        run for run in _read_runs(folder / RUNS) if named_code(run["config"]).items() <= allowed
+    ]
+    return _sweep_jobs(folder, runs, allowed)
+
+
+def labels_of(folder: Path) -> set[str]:
+    """Return the names of all runs of a sweep."""
+    return {run["folder"] for run in _read_runs(folder / RUNS)}
+
+
+def _check_code(folder: Path, contents: list[dict[str, Any]], allowed: Collection[Code]) -> None:
+    """Refuse code that only a folder names, and say how to allow all of it."""
+    named = sorted({pair for content in contents for pair in named_code(content).items()})
+    for key, path in named:
+        if (key, path) not in allowed:
+            raise RecordError(
+                f"{folder}: {StoredCodeError(key, path)}; if you trust it, go on with: "
+                f"{resume_command(folder, named)}"
+            )
+
+
+def _read_config(path: Path, allowed: Collection[Code]) -> Config:
     try:
-        return make_config(tomllib.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, ConfigError) as error:
+        return make_config(Stored(_read_settings(path), allowed))
+    except ConfigError as error:
+        raise RecordError(f"{path}: {error}") from error
+
+
+def _read_settings(path: Path) -> dict[str, Any]:
+    try:
+        return read_toml(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
         raise RecordError(f"{path}: {error}") from error
 
 
 def _read_runs(path: Path) -> list[dict[str, Any]]:
     try:
         runs = json.loads(path.read_text(encoding="utf-8"))["runs"]
+        check_depth(runs)
         for run in runs:
             below(path.parent, run["folder"])
         return [{"folder": str(run["folder"]), "config": dict(run["config"])} for run in runs]
@@ -160,15 +215,20 @@ def _read_runs(path: Path) -> list[dict[str, Any]]:
         raise RecordError(f"{path}: cannot be read ({error})") from error
 
 
-def _sweep_jobs(folder: Path) -> list[Job]:
-    path = folder / RUNS
+def _sweep_jobs(folder: Path, runs: list[dict[str, Any]], allowed: Collection[Code]) -> list[Job]:
     try:
         return [
-            Job(make_config(run["config"]), folder / run["folder"], run["folder"], True, WAIT_S)
-            for run in _read_runs(path)
+            Job(
+                make_config(Stored(run["config"], allowed)),
+                folder / run["folder"],
+                run["folder"],
+                True,
+                WAIT_S,
+            )
+            for run in runs
         ]
     except ConfigError as error:
-        raise RecordError(f"{path}: cannot be read ({error})") from error
+        raise RecordError(f"{folder / RUNS}: cannot be read ({error})") from error
 
 
 def check_same(configs: list[Config], jobs: list[Job], folder: Path) -> None:
@@ -190,7 +250,8 @@ def still_to_do(jobs: list[Job]) -> tuple[list[Job], list[str]]:
     todo = [job for job in jobs if not ends[job.label]]
     for job in jobs:
         if (job.folder / "config.toml").exists():
-            found = difference(_read_config(job.folder / "config.toml"), job.config)
+            there = _read_config(job.folder / "config.toml", code_of(job.config))
+            found = difference(there, job.config)
             if found:
                 raise RecordError(f"{job.folder}: its config.toml differs: {found}; put it back")
         if ends[job.label]:

@@ -15,6 +15,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
+from coterie.config.files import code_of
 from coterie.core.errors import CoterieError
 from coterie.runs.execute import execute
 from coterie.runs.record import ROWS, resume_command
@@ -168,7 +169,7 @@ class _Team:
 
 
 def _way(job: Job) -> str:
-    return f"go on with: {resume_command(job.folder.parent)}"
+    return f"go on with: {resume_command(job.folder.parent, code_of(job.config))}"
 
 
 def _work(pipe: Connection, every_s: float) -> None:
