@@ -9,6 +9,7 @@ import click
 
 from coterie.cli.commands import print_table
 from coterie.core.errors import CoterieError
+from coterie.core.files import is_special, standard_stream
 
 if TYPE_CHECKING:
     from coterie.render.page.html import Page
@@ -21,6 +22,11 @@ def page_path(command: str, name: str, out: Path | None, *, as_json: bool = Fals
     page = out or (None if as_json else Path(f"{command}-{name}.html"))
     if page is not None:
         check_file("--out", page, f"{command}.html", also=SUFFIXES)
+        if any(map(is_special, (page, *map(page.with_suffix, SUFFIXES)))):
+            raise CoterieError(
+                f"--out must name a regular file, such as {command}.html, for a page and its "
+                f"pictures, got {str(page)!r}"
+            )
     return page
 
 
@@ -29,7 +35,12 @@ def check_file(option: str, path: Path, example: str, also: tuple[str, ...] = ()
     named = path.name and not any(p.is_dir() for p in (path, *map(path.with_suffix, also)))
     if not named:
         raise CoterieError(f"{option} must name a file, such as {example}, got {str(path)!r}")
-    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    if is_special(path):  # it is written through, whatever its folder allows
+        if not os.access(path, os.W_OK):
+            raise CoterieError(f"{option} must be what can be written, got {str(path)!r}")
+        return
+    place = Path(os.path.realpath(path))
+    folder = next(parent for parent in place.parents if parent.exists())
     if not (folder.is_dir() and os.access(folder, os.W_OK)):
         raise CoterieError(f"{option} must be in a folder that can be written, got {str(path)!r}")
 
@@ -52,4 +63,4 @@ def write_files(files: Mapping[Path, bytes], *, err: bool = False) -> None:
 
     for path, content in files.items():
         write(path, content)
-        click.echo(f"wrote {path}", err=err)
+        click.echo(f"wrote {path}", err=err or standard_stream(path) == 1)

@@ -10,6 +10,7 @@ import click
 
 from coterie.cli.commands import Stopped, loading
 from coterie.cli.options import out_option, runs_argument, view_options
+from coterie.core.files import standard_stream
 
 if TYPE_CHECKING:
     from coterie.analysis.lines import View
@@ -56,7 +57,7 @@ def report(runs: tuple[Path, ...], out: Path, target: float | None, view: "View"
         write_report(found, out, target, left_out, progress, view=view)
     for line in left_out:
         click.echo(f"left out: {line}", err=True)
-    click.echo(f"report: {out}")
+    click.echo(f"report: {out}", err=standard_stream(out) == 1)
 
 
 @contextmanager

@@ -1,0 +1,52 @@
+"""Files and names that nobody expects, as commands meet them: one line, and nothing is broken."""
+
+import os
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from coterie.cli import main
+from made_runs import made_run, write_run
+
+
+def coterie(*words: str) -> Result:
+    return CliRunner().invoke(main, list(words))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    folder = tmp_path / "runs" / "one"
+    write_run(made_run(folder))
+    return folder
+
+
+def test_output_goes_where_a_link_leads_and_through_what_is_no_file(
+    tmp_path: Path, run: Path
+) -> None:
+    page, null = tmp_path / "page.html", tmp_path / "null.csv"
+    page.symlink_to(tmp_path / "real.html")
+    null.symlink_to("/dev/null")
+    assert coterie("report", str(run), "-o", str(page)).exit_code == 0
+    assert page.is_symlink()
+    assert (tmp_path / "real.html").stat().st_size > 10_000
+    assert coterie("export", str(run), "-o", str(null)).exit_code == 0
+    assert null.is_symlink()
+    assert null.is_char_device()
+
+
+def test_a_device_that_takes_nothing_is_one_line(tmp_path: Path, run: Path) -> None:
+    full = tmp_path / "full.csv"
+    full.symlink_to("/dev/full")
+    done = coterie("export", str(run), "-o", str(full))
+    assert (done.exit_code, done.output.count("\n")) == (2, 1)
+    assert "full.csv: cannot be written (No space left on device)" in done.output
+
+
+def test_a_page_with_pictures_is_refused_where_there_is_a_pipe(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    done = coterie("plan", "quickstart", "-o", str(pipe))
+    assert (done.exit_code, done.output.count("\n")) == (2, 1)
+    assert "--out must name a regular file, such as plan.html" in done.output
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
