@@ -50,3 +50,15 @@ def test_a_page_with_pictures_is_refused_where_there_is_a_pipe(tmp_path: Path) -
     assert (done.exit_code, done.output.count("\n")) == (2, 1)
     assert "--out must name a regular file, such as plan.html" in done.output
     assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
+
+
+@pytest.mark.parametrize("option", ["--out", "--save", "--export", "--csv"])
+def test_a_name_that_is_no_text_is_refused_before_anything_runs(
+    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = {"--out": "run", "--csv": "bound"}.get(option, "plan")
+    done = coterie(command, "quickstart", option, os.fsdecode(b"r\xff.csv"))
+    assert (done.exit_code, done.output.count("\n")) == (2, 1)
+    assert f"{option} must be a name in UTF-8, got 'r\\udcff.csv'" in done.output
+    assert list(tmp_path.iterdir()) == []

@@ -11,7 +11,7 @@ import click
 
 from coterie.cli.commands import loading, print_table
 from coterie.cli.experiments import read_configs
-from coterie.cli.options import DRAWS_BY_OUT, PATH, json_option, out_option, set_option
+from coterie.cli.options import DRAWS_BY_OUT, OUT, json_option, out_option, set_option
 from coterie.cli.pages import write_files
 from coterie.core.errors import CoterieError
 
@@ -30,7 +30,7 @@ FOOT = (
 @click.argument("file")
 @set_option()
 @out_option("PICTURE", "Picture to write [bound-FILE.png].")
-@click.option("--csv", "table", type=PATH, help="CSV to write, of every step.")
+@click.option("--csv", "table", type=OUT, help="CSV to write, of every step.")
 @json_option(DRAWS_BY_OUT)
 def bound(
     file: str, overrides: tuple[str, ...], out: Path | None, table: Path | None, as_json: bool

@@ -12,7 +12,7 @@ from coterie.cli.commands import loading
 from coterie.cli.experiments import read_configs
 from coterie.cli.options import (
     DRAWS_BY_OUT,
-    PATH,
+    OUT,
     Quantity,
     json_option,
     out_option,
@@ -62,10 +62,10 @@ ALGORITHM = "algorithm"
     "1/EPSILON.",
 )
 @out_option("PAGE", "Page to write, with a picture beside it [plan-FILE.html or plan-NODES.html].")
-@click.option("--save", type=PATH, help="CSV to write, of node, group and server.")
+@click.option("--save", type=OUT, help="CSV to write, of node, group and server.")
 @click.option(
     "--export",
-    type=PATH,
+    type=OUT,
     help="Plan to write for other systems, .json or .csv: groups, servers, schedule, times.",
 )
 @click.option(
