@@ -62,3 +62,41 @@ def test_a_name_that_is_no_text_is_refused_before_anything_runs(
     assert (done.exit_code, done.output.count("\n")) == (2, 1)
     assert f"{option} must be a name in UTF-8, got 'r\\udcff.csv'" in done.output
     assert list(tmp_path.iterdir()) == []
+
+
+SWEEP = """
+[partition]
+num_nodes = 20
+[train]
+steps = 2
+[sweep]
+seed = [0, 1]
+"""
+
+
+@pytest.mark.parametrize("command", ["run", "sweep"])
+def test_a_folder_that_cannot_be_made_ends_a_sweep_in_one_line(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my.toml").write_text(SWEEP)
+    done = coterie(command, str(tmp_path / "my.toml"), "-o", "/proc/x")
+    assert (done.exit_code, done.output.count("\n")) == (2, 1)
+    assert "coterie: /proc/x: cannot be written (" in done.output
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    done = coterie(command, str(tmp_path / "my.toml"), "-o", "x")
+    assert (done.exit_code, done.output.count("\n")) == (2, 1)
+    assert "(No such file or directory)" in done.output
+
+
+@pytest.mark.parametrize("option", ["-o", "--save"])
+def test_a_current_folder_that_is_gone_is_one_line(
+    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    done = coterie("plan", "quickstart", option, "x.csv")
+    assert done.output == "coterie: the current folder was deleted; change to another one\n"
+    assert done.exit_code == 2

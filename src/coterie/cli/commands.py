@@ -36,6 +36,10 @@ class Commands(click.Group):
             message, code = str(stop), 130
         except click.Abort:
             message, code = "stopped", 130
+        except FileNotFoundError:
+            if _has_folder():
+                raise
+            message = "the current folder was deleted; change to another one"
         click.echo(f"coterie: {message}", err=True)
         sys.exit(code)
 
@@ -50,6 +54,14 @@ class Commands(click.Group):
         if args and args[0] not in self.commands:
             raise CoterieError(f"unknown command {args[0]!r}{did_you_mean(args[0], self.commands)}")
         return super().resolve_command(ctx, args)
+
+
+def _has_folder() -> bool:
+    """Whether the current folder is still there."""
+    try:
+        return bool(os.getcwd())  # noqa: PTH109
+    except FileNotFoundError:
+        return False
 
 
 class Stopped(click.Abort):
