@@ -100,3 +100,37 @@ def test_a_current_folder_that_is_gone_is_one_line(
     done = coterie("plan", "quickstart", option, "x.csv")
     assert done.output == "coterie: the current folder was deleted; change to another one\n"
     assert done.exit_code == 2
+
+
+def test_names_of_folders_reach_no_terminal_as_they_are(tmp_path: Path) -> None:
+    clear = "\x1b[2J\x9b31m\r\x07"
+    write_run(made_run(tmp_path / clear / "one"))
+    write_run(made_run(tmp_path / clear / "two", "hierfavg"))
+    (tmp_path / clear / "two" / "summary.json").unlink()
+    folder, page = str(tmp_path / clear), str(tmp_path / f"{clear}.html")
+    for words in (
+        ("report", folder, "-o", page),
+        ("compare", folder),
+        ("export", folder, "-o", str(tmp_path / f"{clear}.csv")),
+        ("compare", str(tmp_path / clear / "nowhere\n")),
+        ("data", "show", str(tmp_path / f"{clear}.toml")),
+        ("run", "--resume", folder),
+    ):
+        done = coterie(*words)
+        assert not {"\x1b", "\x9b", "\r", "\x07"} & set(done.output), words
+        if done.exit_code:
+            assert done.output.count("\n") == 1
+    assert "\\x1b[2J\\x9b31m\\r\\x07" in coterie("report", folder, "-o", page).output
+
+
+def test_a_run_in_a_folder_that_is_no_utf8_is_compared(tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"r\xff")
+    try:
+        write_run(made_run(folder))
+    except OSError:
+        pytest.skip("a file system that takes UTF-8 only")
+    assert coterie("compare", str(folder)).exit_code == 0
+    (folder / "summary.json").unlink()
+    done = coterie("compare", str(folder))
+    assert (done.exit_code, done.output.count("\n")) == (2, 1)
+    assert "r\\udcff" in done.output

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coterie.cli.commands import loading
+from coterie.cli.commands import echo, loading
 from coterie.cli.options import out_option, runs_argument, view_options
 from coterie.cli.pages import write_files
 from coterie.cli.tables import find_complete
@@ -112,4 +112,4 @@ def export(runs: tuple[Path, ...], out: Path, summary: bool) -> None:
     write(out, content)
     lines = len(next(iter(table.values()), []))
     said = f"wrote {out}: {lines:,} lines, {len(table)} columns, {len(found):,} runs"
-    click.echo(said, err=standard_stream(out) == 1)
+    echo(said, err=standard_stream(out) == 1)

@@ -5,9 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
-from coterie.cli.commands import print_table
+from coterie.cli.commands import echo, print_table
 from coterie.core.errors import CoterieError
 from coterie.core.files import is_special, standard_stream
 
@@ -49,12 +47,12 @@ def print_page(page: "Page", *, wrap: str = "group") -> None:
     """Print all that a page says but for its figures; columns that begin with `wrap` may wrap."""
     for section in page.sections:
         if section.heading:
-            click.echo(section.heading)
+            echo(section.heading)
         for table in section.tables:
             print_table(*table, wrap=wrap)
-            click.echo()
+            echo()
         for line in section.remarks:
-            click.echo(f"- {line}")
+            echo(f"- {line}")
 
 
 def write_files(files: Mapping[Path, bytes], *, err: bool = False) -> None:
@@ -63,4 +61,4 @@ def write_files(files: Mapping[Path, bytes], *, err: bool = False) -> None:
 
     for path, content in files.items():
         write(path, content)
-        click.echo(f"wrote {path}", err=err or standard_stream(path) == 1)
+        echo(f"wrote {path}", err=err or standard_stream(path) == 1)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coterie.cli.commands import loading
+from coterie.cli.commands import echo, loading
 from coterie.cli.experiments import read_configs
 from coterie.cli.options import (
     DRAWS_BY_OUT,
@@ -179,7 +179,7 @@ def plan(
         if export is not None:
             files[export] = contents(plan_of(view), export.suffix)
     if as_json:
-        click.echo(json.dumps(plain(view), indent=1))
+        echo(json.dumps(plain(view), indent=1))
     else:
         print_page(page)
     write_files(files, err=as_json)
