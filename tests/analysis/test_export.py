@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyarrow import parquet
 
-from coterie.analysis.export import encode, flat, rows_table, summary_table, to_csv
+from coterie.analysis.export import Table, encode, flat, rows_table, summary_table, to_csv
 from coterie.config.files import expand
 from coterie.runs.execute import execute
 from coterie.runs.record import RecordedRun, find_runs
@@ -182,3 +182,19 @@ def test_runs_left_out_are_told_of(folder: Path, tmp_path: Path) -> None:
     done = coterie("export", tmp_path / "runs", "--summary", "-o", tmp_path / "rows.csv")
     assert f"left out: {first}: unfinished" in done.output
     assert len(lines_of(tmp_path / "rows.csv")) == 3
+
+
+def test_parquet_takes_numbers_and_names_of_any_size_and_make(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    table: Table = {
+        "big": [2**64, -1, None],
+        "mixed": [2**60 + 1, 0.5, None],
+        "huge": [10**400, 0.5, 1],
+    }
+    path.write_bytes(encode({**table, "\ud800": ["\udcff", None, "b"]}, path))
+    assert parquet.read_table(path).to_pydict() == {
+        "big": [str(2**64), "-1", None],
+        "mixed": [float(2**60), 0.5, None],
+        "huge": [str(10**400), "0.5", "1"],
+        "\\ud800": ["\\udcff", None, "b"],
+    }

@@ -1,11 +1,23 @@
 """Files that are whole or not there, and who may write them."""
 
+import os
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from coterie.core.errors import RecordError
-from coterie.core.files import lock, read_object, replacing, write_atomically, write_json, writing
+from coterie.core.files import (
+    lock,
+    read_object,
+    replacing,
+    write_atomically,
+    write_json,
+    write_out,
+    writing,
+)
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_other(
@@ -65,3 +77,46 @@ def test_a_file_has_one_owner_until_it_is_closed(tmp_path: Path) -> None:
             lock(path.open("ab"), tmp_path, wait_s=0.1)
     with path.open("ab") as second:
         lock(second, tmp_path)
+
+
+def test_a_link_stays_a_link_and_what_it_leads_to_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    target, link = tmp_path / "there" / "page.html", tmp_path / "page.html"
+    link.symlink_to(target)
+    for content in (b"one", b"two"):  # a link to nothing yet, then to a file
+        write_out(link, content)
+        assert link.is_symlink()
+        assert target.read_bytes() == content
+        assert [path.name for path in target.parent.iterdir()] == ["page.html"]
+    ring = tmp_path / "ring"
+    ring.symlink_to(ring)
+    with pytest.raises(OSError, match="symbolic links"):
+        write_out(ring, b"x")
+    assert ring.is_symlink()
+
+
+def test_a_pipe_and_a_device_are_written_through(tmp_path: Path) -> None:
+    pipe, read = tmp_path / "pipe", list[bytes]()
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()), daemon=True)
+    reader.start()
+    write_out(pipe, b"through")
+    if pipe.is_fifo():  # or the reader waits for ever
+        reader.join()
+    assert (pipe.is_fifo(), read) == (True, [b"through"])
+    null = tmp_path / "null"
+    null.symlink_to("/dev/null")
+    write_out(null, b"gone")
+    assert null.is_symlink()
+    assert Path("/dev/null").is_char_device()
+
+
+def test_standard_output_in_a_file_keeps_what_was_said_before_and_after(tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    code = (
+        "import sys; from pathlib import Path; from coterie.core.files import write_out;"
+        "print('before'); write_out(Path('/dev/stdout'), b'page\\n'); print('after')"
+    )
+    with said.open("wb") as file:
+        subprocess.run([sys.executable, "-c", code], stdout=file, check=True)
+    assert said.read_text() == "before\npage\nafter\n"

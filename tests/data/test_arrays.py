@@ -115,6 +115,7 @@ def test_an_array_that_claims_more_than_its_file_holds_is_refused(tmp_path: Path
         with archive.open("x.npy", "w") as file:
             np.lib.format.write_array_header_1_0(file, header)
         archive.infolist()[0].file_size += 4_000_000_000 * 784  # as the directory will have it
+        archive.writestr("y.npy", b"")
     with pytest.raises(DataError, match="claims 3,136,000,000,000 bytes, more than it can hold"):
         read_arrays(find_arrays(tmp_path / "lies.npz"))
     with pytest.raises(DataError, match=r"must be an \.npz file, or a folder"):
@@ -167,3 +168,59 @@ def test_a_dataset_of_your_own_making_is_checked() -> None:
     }.items():
         with pytest.raises(DataError, match=says):
             check_dataset(bad)
+
+
+def _npy(descr: str, shape: str, data: bytes = b"") -> bytes:
+    """An .npy whose header says whatever it is told to."""
+    header = f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}}}\n".encode()
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + data
+
+
+HOSTILE = {
+    "V0": (_npy("'|V0'", "(-1,)"), r"type must be of numbers or text, got \|V0"),
+    "S0": (_npy("'|S0'", "(-1,)"), r"type must be of numbers or text, got \|S0"),
+    "U0": (_npy("'<U0'", "(1000000000,)"), "type must be of numbers or text, got <U0"),
+    "fields": (_npy("[('a', '<i8')]", "(1,)", b"\0" * 8), "type must be of numbers or text"),
+    "negative": (_npy("'|u1'", "(-2, -3)", b"\0" * 6), r"counts of an array, got \(-2, -3\)"),
+    "true": (_npy("'|u1'", "(True,)", b"\0"), r"counts of an array, got \(True,\)"),
+    "nothing, many": (_npy("'|u1'", f"(0, {2**63})"), "counts of an array"),
+    "many dims": (_npy("'|u1'", f"({'1,' * 70})", b"\0"), "counts of an array"),
+    "unclosed": (_npy("'|u1'", "(2, 3", b"\0" * 6), "header is broken"),
+    "deep": (_npy("'|u1'", "(" * 3000, b"\0" * 6), "header is broken"),
+    "long": (_npy("'|u1'", " " * 11_000 + "(1,)", b"\0"), "more than 10,000 bytes"),
+    "cut off": (_npy("'|u1'", "(1,)")[:20], "cut off"),
+    "no float": (_npy("'<f3'", "(1,)", b"\0" * 3), "type is not known, got <f3"),
+    "too little": (_npy("'|u1'", "(4000000000,)", b"\0"), "claims 4,000,000,000 bytes and has 1"),
+}
+
+
+@pytest.mark.parametrize("which", HOSTILE)
+@pytest.mark.parametrize("place", ["x", "y", "user", "test"])
+def test_a_header_is_checked_before_numpy_believes_it(
+    tmp_path: Path, which: str, place: str
+) -> None:
+    content, says = HOSTILE[which]
+    good = {
+        "x": _npy("'|u1'", "(2, 3)", b"\0" * 6),
+        "y": _npy("'<i8'", "(2,)", np.arange(2).tobytes()),
+    }
+    files = {**good, place: content}
+    for name, bytes_ in files.items():
+        (tmp_path / f"{name}.npy").write_bytes(bytes_)
+    with pytest.raises(DataError, match=says) as caught:
+        read_arrays(find_arrays(tmp_path))
+    assert "\n" not in str(caught.value)
+    packed = tmp_path / "packed.npz"
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, bytes_ in files.items():
+            archive.writestr(f"{name}.npy", bytes_)
+    with pytest.raises(DataError, match=says):
+        read_arrays([packed])
+
+
+def test_no_array_is_read_where_the_names_are_wrong(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "many.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        for number in range(12):
+            archive.writestr(f"a{number:02}.npy", b"not an array")
+    with pytest.raises(DataError, match=r"has 'a00', .*'a07' and 4 more$"):
+        read_arrays([tmp_path / "many.npz"])

@@ -68,6 +68,22 @@ def test_a_damaged_cache_is_made_anew(tmp_path: Path, cache: Path) -> None:
     assert np.array_equal(load("mnist-o", source).x, good)
 
 
+@pytest.mark.parametrize("name", ["x.npy", "y.npy", "test.npy"])
+@pytest.mark.parametrize("descr", ["|V0", "|S0", "<U0", "broken '"])
+def test_a_cache_whose_headers_lie_is_made_anew(
+    tmp_path: Path, cache: Path, name: str, descr: str
+) -> None:
+    source = write_mnist(tmp_path / "mnist")
+    good = load("mnist-o", source)
+    (decoded,) = (p for p in (cache / "mnist-o" / "decoded").iterdir() if p.name != "seen")
+    header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': (-1,)}}".encode()
+    (decoded / name).unlink()  # the one that is mapped above stays as it is
+    (decoded / name).write_bytes(b"\x93NUMPY\x01\x00" + bytes([len(header), 0]) + header)
+    again = load("mnist-o", source)
+    assert np.array_equal(again.x, good.x)
+    assert np.array_equal(again.y, good.y)
+
+
 def test_arrays_that_do_not_fit_together_are_made_anew(tmp_path: Path, cache: Path) -> None:
     source = write_mnist(tmp_path / "mnist")
     good = load("mnist-o", source).y.copy()

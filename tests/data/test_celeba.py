@@ -95,3 +95,15 @@ def test_pictures_behind_a_link_are_found(tmp_path: Path) -> None:
     (whole / "img_align_celeba").rename(tmp_path / "elsewhere")
     (whole / "img_align_celeba").symlink_to(tmp_path / "elsewhere")
     assert len(find_celeba(whole)) == 7
+
+
+def test_links_that_lead_back_are_followed_once(tmp_path: Path) -> None:
+    source = write_celeba(tmp_path / "celeba", {1: 5})
+    plain = find_celeba(source)
+    for name in ("itself", "and again"):
+        (source / name).symlink_to(source)
+        (source / "img_align_celeba" / name).symlink_to(source)
+    assert find_celeba(source) == plain
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "there").symlink_to(source)
+    assert len(find_celeba(tmp_path / "linked")) == len(plain)

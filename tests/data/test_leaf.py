@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -173,3 +174,16 @@ def test_the_same_file_twice_is_refused(tmp_path: Path) -> None:
         write_leaf(tmp_path / name, leaf_content({"u": [1]}))
     with pytest.raises(DataError, match=r"b\.json\.gz: is the same as .*a\.json; keep one"):
         read_leaf(find_leaf(tmp_path), 62, SHAPE)
+
+
+def test_a_small_gzip_of_much_json_is_refused_before_it_is_parsed(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.json.gz"
+    zeros = b"0," * 20_000_000
+    packed = gzip.compress(b'{"user_data": {"u": {"y": [], "x": [[' + zeros + b"0]]}}}")
+    path.write_bytes(packed)
+    tracemalloc.start()
+    with pytest.raises(DataError, match=f"over 200 times its {len(packed):,}; if .* gunzip it"):
+        read_leaf([path], 62, SHAPE)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 40_000_000

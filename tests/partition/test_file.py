@@ -154,3 +154,23 @@ def test_a_file_is_checked_whole_whichever_examples_are_dealt(tmp_path: Path) ->
 def test_a_file_that_says_the_edges_leaves_nothing_to_place(tmp_path: Path) -> None:
     with pytest.raises(PartitionError, match="placement must be 'paper', got 'random'"):
         deal(as_csv(tmp_path / "f.csv"), placement="random")
+
+
+@pytest.mark.parametrize("cell", ["1\x1c", "\x1f1", "1\xa0", " 1 "])
+def test_any_blank_around_a_number_is_left_out(tmp_path: Path, cell: str) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text(f"example,node\n{cell},b\n0,a\n", encoding="utf-8")
+    assert deal(path, 2).names == ("a", "b")
+    path.write_text(f"example,node\n{cell}\0,b\n0,a\n", encoding="utf-8")
+    with pytest.raises(PartitionError, match=r"must be a whole number, got .*x00'|not a CSV file"):
+        deal(path, 2)
+
+
+def test_parquet_that_is_no_utf8_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "mine.parquet"
+    raw = pa.array([b"\xff", b"a"], pa.binary())
+    odd = pa.StringArray.from_buffers(2, *raw.buffers()[1:])
+    for node in (raw, odd):
+        parquet.write_table(pa.table({"example": [0, 1], "node": node}), path)
+        with pytest.raises(PartitionError, match="not a Parquet file of text or numbers"):
+            deal(path, 2)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from coterie.cli.bound import bound
-from coterie.cli.commands import Commands
+from coterie.cli.commands import Commands, echo
 from coterie.cli.data import data_commands
 from coterie.cli.experiments import experiments
 from coterie.cli.exports import export, figures
@@ -95,7 +95,7 @@ def demo(out: Path | None, jobs: int | None) -> None:
     print_blocks(runs, None)
     write_report(runs, folder / "report.html")
     write_picture(runs, folder / "accuracy.png")
-    click.echo(f"\nreport: {folder / 'report.html'}\npicture: {folder / 'accuracy.png'}")
+    echo(f"\nreport: {folder / 'report.html'}\npicture: {folder / 'accuracy.png'}")
 
 
 @main.command()
@@ -148,7 +148,7 @@ def run(
         raise click.UsageError("Missing argument 'FILE' (or --resume DIR)")
     print_blocks(find_runs([job.folder for job in every])[0], None)
     page = f"coterie report {quote(str(folder))} -o {quote(str(folder / 'report.html'))}"
-    click.echo(f"\nrun folder: {folder}\nas a page: {page}")
+    echo(f"\nrun folder: {folder}\nas a page: {page}")
 
 
 @main.command()
@@ -184,7 +184,7 @@ def compare(runs: tuple[Path, ...], target: float | None, view: "View", as_json:
     found = find_complete(runs)
     if as_json:
         blocks = make_table(found, target, view)
-        click.echo(json.dumps([asdict(block) for block in blocks], indent=1))
+        echo(json.dumps([asdict(block) for block in blocks], indent=1))
     else:
         print_blocks(found, target, view)
 
@@ -223,6 +223,6 @@ def list_(what: str | None) -> None:
         if what in (None, name):
             entries = table()
             width = max(map(len, entries), default=0)
-            click.echo(f"{name}:")
+            echo(f"{name}:")
             for key, about in entries.items():
-                click.echo(f"  {key:{width}}  {about}")
+                echo(f"  {key:{width}}  {about}")

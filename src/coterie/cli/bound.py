@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coterie.cli.commands import loading, print_table
+from coterie.cli.commands import echo, loading, print_table
 from coterie.cli.experiments import read_configs
-from coterie.cli.options import DRAWS_BY_OUT, PATH, json_option, out_option, set_option
+from coterie.cli.options import DRAWS_BY_OUT, OUT, json_option, out_option, set_option
 from coterie.cli.pages import write_files
 from coterie.core.errors import CoterieError
 
@@ -30,7 +30,7 @@ FOOT = (
 @click.argument("file")
 @set_option()
 @out_option("PICTURE", "Picture to write [bound-FILE.png].")
-@click.option("--csv", "table", type=PATH, help="CSV to write, of every step.")
+@click.option("--csv", "table", type=OUT, help="CSV to write, of every step.")
 @json_option(DRAWS_BY_OUT)
 def bound(
     file: str, overrides: tuple[str, ...], out: Path | None, table: Path | None, as_json: bool
@@ -58,9 +58,9 @@ def bound(
     with loading(name) as progress:
         found = stray(config, progress)
     for note in found.notes:
-        click.echo(f"note: {note}", err=True)
+        echo(f"note: {note}", err=True)
     if as_json:
-        click.echo(json.dumps(_plain(found, config.algorithm.name), indent=1))
+        echo(json.dumps(_plain(found, config.algorithm.name), indent=1))
     else:
         _print(found, config.algorithm.name)
     files = {} if picture is None else {picture: png(bound_figure(found))}
@@ -108,7 +108,7 @@ def _print(found: "Straying", name: str) -> None:
     s = found.trace.schedule
     title = f"{name}, tau1 = {s.tau1}, tau2 = {s.tau2}, beta {found.beta:.4g}"
     delta, Delta = found.trace.delta.max(), found.trace.Delta.max()
-    click.echo(
+    echo(
         f"the paper's constants, the worst of all steps: beta {found.beta:.4g}, rho "
         f"{found.rho:.4g}, delta {delta:.4g}, Delta {Delta:.4g}, omega {found.omega:.4g}; "
         f"Theorem 1 as printed then says: a gap of at most {found.theorem:.4g}"

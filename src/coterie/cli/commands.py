@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from coterie.core.errors import CoterieError, did_you_mean
+from coterie.core.printable import printable
 
 
 class Commands(click.Group):
@@ -31,12 +32,16 @@ class Commands(click.Group):
         except click.ClickException as error:
             message = error.format_message()
         except CoterieError as error:
-            message = str(error)
+            message = str(error).replace("\n", "\\n")  # a name may hold one
         except Stopped as stop:
             message, code = str(stop), 130
         except click.Abort:
             message, code = "stopped", 130
-        click.echo(f"coterie: {message}", err=True)
+        except FileNotFoundError:
+            if _has_folder():
+                raise
+            message = "the current folder was deleted; change to another one"
+        echo(f"coterie: {message}", err=True)
         sys.exit(code)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -50,6 +55,19 @@ class Commands(click.Group):
         if args and args[0] not in self.commands:
             raise CoterieError(f"unknown command {args[0]!r}{did_you_mean(args[0], self.commands)}")
         return super().resolve_command(ctx, args)
+
+
+def echo(text: str = "", *, err: bool = False) -> None:
+    """Print a line, without what a terminal would obey in a name."""
+    click.echo(printable(text), err=err)
+
+
+def _has_folder() -> bool:
+    """Whether the current folder is still there."""
+    try:
+        return bool(os.getcwd())  # noqa: PTH109
+    except FileNotFoundError:
+        return False
 
 
 class Stopped(click.Abort):
@@ -115,7 +133,7 @@ def _bar(label: str) -> Iterator[Callable[[str, int, int], None]]:
         yield lambda what, done, of: None
         return
     with _bars("{task.fields[count]}") as bars:
-        task = bars.add_task(label, total=None, count="")
+        task = bars.add_task(printable(label), total=None, count="")
         last = ""
 
         def show(what: str, done: int, of: int) -> None:
@@ -125,7 +143,7 @@ def _bar(label: str) -> Iterator[Callable[[str, int, int], None]]:
                 last = what
             count = f"{done:,}/{of:,}" if of else f"{done:,}"
             now = {"completed": done, "total": of or None, "count": count}
-            bars.update(task, description=f"{label}: {what}", **now)
+            bars.update(task, description=printable(f"{label}: {what}"), **now)
 
         yield show
 
@@ -139,7 +157,7 @@ def progress(
     Yields what to call with the label of a run and each row of it, and with a line to say.
     """
     if not sys.stderr.isatty():
-        yield _logged(steps), (lambda line: click.echo(line, err=True))
+        yield _logged(steps), (lambda line: echo(line, err=True))
         return
     total = sum(steps.values())
     with _bars("{task.completed:.0f}/{task.total:.0f}", "{task.fields[note]}") as bars:
@@ -149,7 +167,7 @@ def progress(
 
         def on_row(label: str, row: dict[str, Any]) -> None:
             if label not in tasks and len(steps) > 1:
-                tasks[label] = bars.add_task(label, total=steps[label], note="")
+                tasks[label] = bars.add_task(printable(label), total=steps[label], note="")
             note = f"{row['seconds']:.1f} sim s"
             if row["test_accuracy"] is not None:
                 note = f"{row['test_accuracy']:.1%} at {note}"
@@ -162,7 +180,7 @@ def progress(
                 bars.remove_task(tasks[label])
 
         def say(line: str) -> None:
-            bars.console.print(line, markup=False, highlight=False, soft_wrap=True)
+            bars.console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
 
         yield on_row, say
 
@@ -174,7 +192,7 @@ def _logged(steps: dict[str, int]) -> Callable[[str, dict[str, Any]], None]:
     def on_row(label: str, row: dict[str, Any]) -> None:
         if len(steps) > 1 and row["t"] == steps[label]:
             done.append(label)
-            click.echo(f"{len(done)} of {len(steps)} runs done: {label}", err=True)
+            echo(f"{len(done)} of {len(steps)} runs done: {label}", err=True)
 
     return on_row
 
@@ -198,8 +216,9 @@ def print_table(
     from rich.markup import escape
     from rich.table import Table
 
+    rows = [[printable(cell) for cell in row] for row in rows]
     table = Table(
-        title=escape(title),
+        title=escape(printable(title)),
         title_justify="left",
         box=None,
         header_style="bold",
@@ -220,4 +239,4 @@ def print_table(
         console = Console(width=max(120, needed))
     console.print(table)
     if foot:
-        console.print(foot, style="dim", highlight=False, markup=False)
+        console.print(printable(foot), style="dim", highlight=False, markup=False)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coterie.cli.commands import Commands, loading, print_table
+from coterie.cli.commands import Commands, echo, loading, print_table
 from coterie.cli.experiments import read_configs
 from coterie.cli.options import PATH, out_option, set_option
 from coterie.cli.pages import page_path, write_files
@@ -46,9 +46,9 @@ def list_() -> None:
         rows.append((name, known.about, "embedded" if name == "mnist-f-mini" else where))
     width, about = (max(len(row[i]) for row in rows) for i in (0, 1))
     for row in rows:
-        click.echo(f"{row[0]:{width}}  {row[1]:{about}}  {row[2]}")
-    click.echo(f"\ncache: {cache_folder()}; 'coterie data info NAME' shows one of those here")
-    click.echo("fetch: coterie data fetch NAME; import: coterie data import NAME FOLDER")
+        echo(f"{row[0]:{width}}  {row[1]:{about}}  {row[2]}")
+    echo(f"\ncache: {cache_folder()}; 'coterie data info NAME' shows one of those here")
+    echo("fetch: coterie data fetch NAME; import: coterie data import NAME FOLDER")
 
 
 @data_commands.command()
@@ -69,10 +69,10 @@ def info(name: str, path: Path | None) -> None:
     _print_dataset(dataset)
     if known := DATASETS.get(name):
         if known.licence:
-            click.echo(f"licence   {known.licence}")
+            echo(f"licence   {known.licence}")
         where = "the package" if name == "mnist-f-mini" else find_source(name, path)
         unchecked = "" if path or is_known(name) else NOT_CHECKED
-        click.echo(f"files     in {where}{unchecked}")
+        echo(f"files     in {where}{unchecked}")
 
 
 @data_commands.command()
@@ -141,7 +141,7 @@ def show(file: str, overrides: tuple[str, ...], out: Path | None, groups: bool) 
 
 
 def _say(line: str) -> None:
-    click.echo(line, err=True)
+    echo(line, err=True)
 
 
 def _print_dataset(dataset: "Dataset") -> None:
@@ -151,16 +151,16 @@ def _print_dataset(dataset: "Dataset") -> None:
     counts = np.bincount(dataset.y, minlength=dataset.n_classes)
     shape = "x".join(map(str, dataset.input_shape))
     kind = "pixels" if dataset.x.dtype == np.uint8 else "numbers"
-    click.echo(f"{dataset.name}: {len(dataset.y):,} examples of {shape} {kind}")
+    echo(f"{dataset.name}: {len(dataset.y):,} examples of {shape} {kind}")
     if dataset.test is not None:
-        click.echo(f"test      {dataset.test.sum():,} of them are its official test part")
+        echo(f"test      {dataset.test.sum():,} of them are its official test part")
     if dataset.users is not None:
         _, sizes = np.unique(dataset.users, return_counts=True)
-        click.echo(
+        echo(
             f"users     {len(sizes):,}, with {sizes.min():,} / {np.median(sizes):,.4g} / "
             f"{sizes.max():,} examples (least / median / most)"
         )
-    click.echo(f"classes   {dataset.n_classes}, examples of each:")
+    echo(f"classes   {dataset.n_classes}, examples of each:")
     most = int(counts.max())
     for c, count in enumerate(counts):
-        click.echo(f"  {c:>4} {count:>8,} {'#' * round(40 * count / most)}")
+        echo(f"  {c:>4} {count:>8,} {'#' * round(40 * count / most)}")

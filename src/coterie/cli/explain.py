@@ -5,9 +5,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-import click
-
-from coterie.cli.commands import loading
+from coterie.cli.commands import echo, loading
 from coterie.cli.pages import print_page, write_files
 from coterie.config.settings import Config
 from coterie.preview.data import title_of
@@ -27,7 +25,7 @@ def explain_plan(name: str, config: Config, path: Path | None, as_json: bool) ->
         page = explain_page(found, _table(found), _why(found))
         files = page_files(page, path)
     if as_json:
-        click.echo(json.dumps(_plain(found), indent=1))
+        echo(json.dumps(_plain(found), indent=1))
     else:
         print_page(page, wrap="")
     write_files(files, err=as_json)

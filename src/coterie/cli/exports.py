@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coterie.cli.commands import loading
+from coterie.cli.commands import echo, loading
 from coterie.cli.options import out_option, runs_argument, view_options
 from coterie.cli.pages import write_files
 from coterie.cli.tables import find_complete
 from coterie.core.errors import CoterieError
+from coterie.core.files import standard_stream
 
 if TYPE_CHECKING:
     from coterie.analysis.lines import View
@@ -110,4 +111,5 @@ def export(runs: tuple[Path, ...], out: Path, summary: bool) -> None:
         content = encode(table, out)
     write(out, content)
     lines = len(next(iter(table.values()), []))
-    click.echo(f"wrote {out}: {lines:,} lines, {len(table)} columns, {len(found):,} runs")
+    said = f"wrote {out}: {lines:,} lines, {len(table)} columns, {len(found):,} runs"
+    echo(said, err=standard_stream(out) == 1)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from coterie.cli.commands import loading
+from coterie.cli.commands import echo, loading
 from coterie.cli.experiments import read_configs
 from coterie.cli.options import (
     DRAWS_BY_OUT,
@@ -108,7 +108,7 @@ def network_command(
         page = network_page(found, [tables(view, top) for view in found])
         files = page_files(page, path)
     if as_json:
-        click.echo(json.dumps([plain(view, top) for view in found], indent=1))
+        echo(json.dumps([plain(view, top) for view in found], indent=1))
     else:
         print_page(page)
     write_files(files, err=as_json)

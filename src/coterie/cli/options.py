@@ -94,6 +94,20 @@ class Number(click.FloatRange):
         return number
 
 
+class OutPath(click.Path):
+    """A file or folder to write, refused at once if its name is no text."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read what was given."""
+        try:
+            str(value).encode()
+        except UnicodeEncodeError as error:
+            option = param.opts[-1] if param else "the name"
+            raise CoterieError(f"{option} must be a name in UTF-8, got {value!a}") from error
+        return super().convert(value, param, ctx)
+
+
+OUT = OutPath(path_type=Path)
 runs_argument = click.argument("runs", nargs=-1, required=True, type=PATH)
 target_option = click.option(
     "--target", type=Number(0, 1), help="Target accuracy to time [the baseline's]."
@@ -187,7 +201,7 @@ def set_option(what: str = "of the file, such as algorithm.tau1=5") -> Option:
 
 def out_option(metavar: str, what: str, **more: Any) -> Option:
     """Let a command write to a place of the user's."""
-    return click.option("-o", "--out", type=PATH, metavar=metavar, help=what, **more)
+    return click.option("-o", "--out", type=OUT, metavar=metavar, help=what, **more)
 
 
 def json_option(more: str = "") -> Option:

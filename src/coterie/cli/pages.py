@@ -5,10 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
-from coterie.cli.commands import print_table
+from coterie.cli.commands import echo, print_table
 from coterie.core.errors import CoterieError
+from coterie.core.files import is_special, standard_stream
 
 if TYPE_CHECKING:
     from coterie.render.page.html import Page
@@ -21,6 +20,11 @@ def page_path(command: str, name: str, out: Path | None, *, as_json: bool = Fals
     page = out or (None if as_json else Path(f"{command}-{name}.html"))
     if page is not None:
         check_file("--out", page, f"{command}.html", also=SUFFIXES)
+        if any(map(is_special, (page, *map(page.with_suffix, SUFFIXES)))):
+            raise CoterieError(
+                f"--out must name a regular file, such as {command}.html, for a page and its "
+                f"pictures, got {str(page)!r}"
+            )
     return page
 
 
@@ -29,7 +33,12 @@ def check_file(option: str, path: Path, example: str, also: tuple[str, ...] = ()
     named = path.name and not any(p.is_dir() for p in (path, *map(path.with_suffix, also)))
     if not named:
         raise CoterieError(f"{option} must name a file, such as {example}, got {str(path)!r}")
-    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    if is_special(path):  # it is written through, whatever its folder allows
+        if not os.access(path, os.W_OK):
+            raise CoterieError(f"{option} must be what can be written, got {str(path)!r}")
+        return
+    place = Path(os.path.realpath(path))
+    folder = next(parent for parent in place.parents if parent.exists())
     if not (folder.is_dir() and os.access(folder, os.W_OK)):
         raise CoterieError(f"{option} must be in a folder that can be written, got {str(path)!r}")
 
@@ -38,12 +47,12 @@ def print_page(page: "Page", *, wrap: str = "group") -> None:
     """Print all that a page says but for its figures; columns that begin with `wrap` may wrap."""
     for section in page.sections:
         if section.heading:
-            click.echo(section.heading)
+            echo(section.heading)
         for table in section.tables:
             print_table(*table, wrap=wrap)
-            click.echo()
+            echo()
         for line in section.remarks:
-            click.echo(f"- {line}")
+            echo(f"- {line}")
 
 
 def write_files(files: Mapping[Path, bytes], *, err: bool = False) -> None:
@@ -52,4 +61,4 @@ def write_files(files: Mapping[Path, bytes], *, err: bool = False) -> None:
 
     for path, content in files.items():
         write(path, content)
-        click.echo(f"wrote {path}", err=err)
+        echo(f"wrote {path}", err=err or standard_stream(path) == 1)

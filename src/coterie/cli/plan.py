@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coterie.cli.commands import loading
+from coterie.cli.commands import echo, loading
 from coterie.cli.experiments import read_configs
 from coterie.cli.options import (
     DRAWS_BY_OUT,
-    PATH,
+    OUT,
     Number,
     Quantity,
     json_option,
@@ -62,10 +62,10 @@ ALGORITHM = "algorithm"
     "1/EPSILON.",
 )
 @out_option("PAGE", "Page to write, with a picture beside it [plan-FILE.html or plan-NODES.html].")
-@click.option("--save", type=PATH, help="CSV to write, of node, group and server.")
+@click.option("--save", type=OUT, help="CSV to write, of node, group and server.")
 @click.option(
     "--export",
-    type=PATH,
+    type=OUT,
     help="Plan to write for other systems, .json or .csv: groups, servers, schedule, times.",
 )
 @click.option(
@@ -180,7 +180,7 @@ def plan(
         if export is not None:
             files[export] = contents(plan_of(view), export.suffix)
     if as_json:
-        click.echo(json.dumps(plain(view), indent=1))
+        echo(json.dumps(plain(view), indent=1))
     else:
         print_page(page)
     write_files(files, err=as_json)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coterie.cli.commands import Stopped, loading
+from coterie.cli.commands import Stopped, echo, loading
 from coterie.cli.options import out_option, runs_argument, view_options
+from coterie.core.files import standard_stream
 
 if TYPE_CHECKING:
     from coterie.analysis.lines import View
@@ -55,8 +56,8 @@ def report(runs: tuple[Path, ...], out: Path, target: float | None, view: "View"
         found, left_out = find_runs(list(runs), progress)
         write_report(found, out, target, left_out, progress, view=view)
     for line in left_out:
-        click.echo(f"left out: {line}", err=True)
-    click.echo(f"report: {out}")
+        echo(f"left out: {line}", err=True)
+    echo(f"report: {out}", err=standard_stream(out) == 1)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from coterie.cli.commands import loading
+from coterie.cli.commands import echo, loading
 from coterie.cli.options import out_option, runs_argument, set_option, target_option
 from coterie.cli.tables import find_complete, print_blocks
 from coterie.core.errors import CoterieError
@@ -49,7 +49,7 @@ def retime(
     for run, name in zip(made, names, strict=True):
         write_retimed(run, folder / name)
     print_blocks(made, target)
-    click.echo(f"\nrun folder: {folder}")
+    echo(f"\nrun folder: {folder}")
 
 
 def _names(folders: list[Path]) -> list[str]:

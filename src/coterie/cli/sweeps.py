@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coterie.cli.commands import print_table
+from coterie.cli.commands import echo, print_table
 from coterie.cli.experiments import experiment_path
 from coterie.cli.options import SETTING, out_option, set_option
 from coterie.cli.running import Pace, run_all, runs_at_once
@@ -89,10 +89,10 @@ def sweep(
         ranked = _print_ranking(runs, select, chosen)
         if ranked and not lost:
             best = _settled(overrides, wanted, ranked)
-            click.echo(f"\nbest: {_command('run', file, 'full', (), best, None)}")
+            echo(f"\nbest: {_command('run', file, 'full', (), best, None)}")
     else:
         print_blocks(runs, None)
-    click.echo(f"\nrun folder: {folder}")
+    echo(f"\nrun folder: {folder}")
     _tell(left_out, failure)
     if lost:
         raise CoterieError(f"{len(lost)} of {len(chosen)} runs cannot be read")
@@ -148,7 +148,7 @@ def reproduce(
             if name != "all":
                 raise
             failed.append(f"{each}: {error}")
-            click.echo(failed[-1], err=True)
+            echo(failed[-1], err=True)
     if failed:
         raise CoterieError(f"{len(failed)} of {len(REPRODUCTIONS)} could not be reproduced here")
 
@@ -187,7 +187,7 @@ def _reproduce(
         write(folder / f"{dots.name}.png", png(dots_figure(dots)))
     write(folder / "reproduction.md", markdown(tables).encode())
     write_report(runs, folder / "report.html", None, left_out, tables=tables)
-    click.echo(f"\nreport: {folder / 'report.html'}\nrun folder: {folder}")
+    echo(f"\nreport: {folder / 'report.html'}\nrun folder: {folder}")
     _tell(left_out, failure)
 
 
@@ -215,7 +215,7 @@ def _run_what_is_left(
 
     todo, lines = still_to_do(chosen)
     for line in lines:
-        click.echo(line, err=True)
+        echo(line, err=True)
     try:
         if todo:
             run_all(folder, todo, pace, again)
@@ -239,12 +239,12 @@ def _complete(
 def _tell(left_out: list[str], failure: "RunsFailed | None") -> None:
     """Say which runs are in no table, and why."""
     for line in left_out:
-        click.echo(f"left out: {line}", err=True)
+        echo(f"left out: {line}", err=True)
     if failure is None:
         return
     if len(failure.failed) > 1:
         for label, error in failure.failed.items():
-            click.echo(f"failed: {label}: {error}", err=True)
+            echo(f"failed: {label}: {error}", err=True)
     raise failure
 
 
@@ -261,7 +261,7 @@ def _with_data(jobs: "list[Job]") -> "list[Job]":
             there[config.data] = True
         except DataError as error:
             there[config.data] = False
-            click.echo(f"left out: {config.data.name}: {error}", err=True)
+            echo(f"left out: {config.data.name}: {error}", err=True)
     kept = [job for job in jobs if job.label in done or there[job.config.data]]
     if not kept:
         raise CoterieError("none of its datasets is on this machine; see 'coterie data'")

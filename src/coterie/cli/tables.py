@@ -3,9 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
-from coterie.cli.commands import print_table
+from coterie.cli.commands import echo, print_table
 from coterie.core.types import Progress
 
 if TYPE_CHECKING:
@@ -21,7 +19,7 @@ def find_complete(
 
     runs, left_out = find_runs(list(paths), progress)
     for line in left_out:
-        click.echo(f"left out: {line}", err=True)
+        echo(f"left out: {line}", err=True)
     return runs
 
 

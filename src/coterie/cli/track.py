@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coterie.cli.commands import loading
+from coterie.cli.commands import echo, loading
 from coterie.cli.options import runs_argument
 from coterie.cli.tables import find_complete
 from coterie.core.errors import CoterieError
@@ -68,7 +68,7 @@ def track(runs: tuple[Path, ...], to: tuple[str, ...]) -> None:
                 show(f"to {target.kind}", done, len(found))
                 Follower(run.folder, target).look()
     for target in targets:
-        click.echo(f"{len(found)} runs are in {target}")
+        echo(f"{len(found)} runs are in {target}")
 
 
 def targets_of(track: Sequence[str], resume: Path | None) -> "list[Target]":
@@ -84,12 +84,12 @@ def targets_of(track: Sequence[str], resume: Path | None) -> "list[Target]":
     found = []
     for text in remembered(resume):
         if ":" in text.partition("=")[0]:
-            click.echo(f"not tracked: to use it again, say --track {shlex.quote(text)}", err=True)
+            echo(f"not tracked: to use it again, say --track {shlex.quote(text)}", err=True)
             continue
         try:
             found += _targets([text])
         except CoterieError as error:
-            click.echo(f"not tracked: {error}", err=True)
+            echo(f"not tracked: {error}", err=True)
     return found
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from coterie.cli.commands import echo
 from coterie.cli.options import PATH, view_options
 
 if TYPE_CHECKING:
@@ -38,14 +39,14 @@ def watch(folder: Path, port: int | None, target: float | None, view: "View", op
     live.check()
     server = Server(live, port or 0)
     try:
-        click.echo(f"watching {folder} at {server.url} (Ctrl-C ends it)")
+        echo(f"watching {folder} at {server.url} (Ctrl-C ends it)")
         if opens:
             import webbrowser
 
             if not webbrowser.open(server.url):
-                click.echo("no browser could be opened; open the address yourself", err=True)
+                echo("no browser could be opened; open the address yourself", err=True)
         server.serve_forever()
     except KeyboardInterrupt:
-        click.echo("\nstopped watching; runs under way go on")
+        echo("\nstopped watching; runs under way go on")
     finally:
         server.server_close()

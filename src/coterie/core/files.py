@@ -1,7 +1,9 @@
 """Files that are whole or not there: written beside their place and renamed; and who has one."""
 
+import errno
 import json
 import os
+import stat
 import sys
 import tempfile
 import time
@@ -38,6 +40,44 @@ def write_atomically(path: Path, *content: bytes, mode: int = 0o644) -> None:
     """Write a file so that readers see all of it or none; until then only its owner reads it."""
     with replacing(path, mode) as beside, beside.open("wb") as file:
         file.writelines(content)
+
+
+def write_out(path: Path, content: bytes) -> None:
+    """Write a file that a user named: a link stays, what it leads to is replaced as a whole.
+
+    What is no regular file, such as a device, a pipe or /dev/stdout, is written through.
+    """
+    if (stream := standard_stream(path)) is not None:
+        with suppress(AttributeError, ValueError):  # a stream that was closed, or taken away
+            (sys.stdout, sys.stderr)[stream - 1].flush()
+        with os.fdopen(os.dup(stream), "wb") as file:  # opened anew it would begin at its start
+            file.write(content)
+    elif is_special(path):
+        with path.open("wb") as file:
+            file.write(content)
+    else:
+        place = Path(os.path.realpath(path))
+        if place.is_symlink():
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+        write_atomically(place, content)
+
+
+def is_special(path: Path) -> bool:
+    """Whether a path leads to what is neither a regular file nor a folder."""
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def standard_stream(path: Path) -> int | None:
+    """Return 1 or 2 where a path leads to what this process has as stdout or stderr."""
+    for stream in (1, 2):
+        with suppress(OSError, ValueError):
+            if os.path.samestat(path.stat(), os.fstat(stream)):
+                return stream
+    return None
 
 
 def write_json(path: Path, content: object) -> None:

@@ -26,10 +26,11 @@ def read_parquet(path: Path, total: int) -> dict[str, Sequence[str]]:
         if any(column.null_count for column in table.columns):
             raise PartitionError(f"{path}: has empty values")
         text = [column.cast(pa.string()).to_pylist() for column in table.columns]
-    except (pa.ArrowException, OSError) as error:
+        names = table.column_names
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = str(error).partition("\n")[0]
         raise PartitionError(f"{path}: not a Parquet file of text or numbers ({reason})") from error
-    return dict(zip(table.column_names, text, strict=True))
+    return dict(zip(names, text, strict=True))
 
 
 def has_parquet() -> bool:
@@ -44,7 +45,7 @@ def read_columns(path: Path) -> dict[str, list[Any]]:
 
     try:
         found: dict[str, list[Any]] = parquet.read_table(path).to_pydict()
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = str(error).partition("\n")[0]
         raise ValueError(f"{path.name}: not a Parquet file ({reason})") from error
     return found
@@ -61,7 +62,10 @@ def check_parquet(path: Path) -> None:
 
 
 def parquet_bytes(columns: Mapping[str, tuple[type, Sequence[Any]]]) -> bytes:
-    """Return columns, each a type (int, float, bool or str) and values or None, as a Parquet file.
+    r"""Return columns, each a type (int, float, bool or str) and values or None, as a Parquet file.
+
+    Numbers that do not fit into 64 bits make a column of text, with all their digits. In text, what
+    UTF-8 cannot say is written as \udc80.
 
     >>> parquet_bytes({"t": (int, [1, 2]), "loss": (float, [None, 0.5])})[:4]
     b'PAR1'
@@ -70,7 +74,27 @@ def parquet_bytes(columns: Mapping[str, tuple[type, Sequence[Any]]]) -> bytes:
     from pyarrow import parquet
 
     types = {int: pa.int64(), float: pa.float64(), bool: pa.bool_(), str: pa.string()}
-    table = pa.table({name: pa.array(v, types[kind]) for name, (kind, v) in columns.items()})
+    table = {}
+    for name, (given, values) in columns.items():
+        kind = given if all(_fits(given, value) for value in values) else str
+        stored = [None if value is None else _stored(kind, value) for value in values]
+        table[_utf8(name)] = pa.array(stored, types[kind])
     buffer = io.BytesIO()
-    parquet.write_table(table, buffer)
+    parquet.write_table(pa.table(table), buffer)
     return buffer.getvalue()
+
+
+def _fits(kind: type, value: Any) -> bool:
+    """Whether a value can be stored as its kind in 64 bits."""
+    if kind is float and isinstance(value, int):
+        return abs(value) < 2**1023
+    return kind is not int or value is None or -(2**63) <= value < 2**63
+
+
+def _stored(kind: type, value: Any) -> Any:
+    return _utf8(value) if kind is str else float(value) if kind is float else value
+
+
+def _utf8(value: object) -> str:
+    """Return text that is UTF-8, whatever it was."""
+    return str(value).encode("utf-8", "backslashreplace").decode()

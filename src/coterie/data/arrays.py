@@ -1,13 +1,12 @@
 """Your own data: an .npz, or a folder of .npy files, with `x`, `y` and perhaps `user`, `test`."""
 
-import math
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +15,7 @@ from coterie.core.arrays import Ints
 from coterie.core.errors import DataError
 from coterie.data.dataset import CHUNK, Dataset, Values, check_dataset
 from coterie.data.files import DEFLATE_MOST
+from coterie.data.npy import claimed_bytes, open_npy
 
 NAMES = ("x", "y", "user", "test")
 CHANNELS = (1, 3, 4)
@@ -43,9 +43,7 @@ def read_arrays(files: list[Path], name: str = "arrays") -> Dataset:
     """
     found = _read_npz(files[0]) if files[0].suffix != ".npy" else {p.stem: _npy(p) for p in files}
     where = files[0] if len(files) == 1 else files[0].parent
-    if not {"x", "y"} <= set(found) <= set(NAMES):
-        has = ", ".join(map(repr, sorted(found))) or "nothing"
-        raise DataError(f"{where}: must hold 'x', 'y' and perhaps 'user', 'test', has {has}")
+    _check_names(found, where)
     y = _labels(found["y"], found["x"], where)
     n_classes = int(y.max()) + 1
     users, names = _users(found["user"], len(y), where) if "user" in found else (None, ())
@@ -105,25 +103,26 @@ def _users(values: NDArray[Any], n: int, where: Path) -> tuple[Ints, tuple[str, 
 
 def _npy(path: Path) -> NDArray[Any]:
     with _reading(path):
-        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-        return array
+        return open_npy(path, mapped=True)
 
 
 def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
     """Read the arrays of an .npz, each refused if its header claims more than its member holds."""
     found: dict[str, NDArray[Any]] = {}
     with _reading(path), zipfile.ZipFile(path) as archive:
-        for member in archive.infolist():
+        members = archive.infolist()
+        _check_names([member.filename.removesuffix(".npy") for member in members], path)
+        for member in members:
             if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 raise ValueError(f"{member.filename} is packed in a way that NumPy does not use")
             if member.filename.removesuffix(".npy") in found:
                 raise ValueError(f"{member.filename} is there twice")
             with archive.open(member) as file:
-                size = _claimed_bytes(file, member.filename)
+                size = claimed_bytes(file, member.filename)
                 room = member.file_size - file.tell()
             if size != room:
                 raise ValueError(f"{member.filename} claims {size:,} bytes and has {room:,}")
-            if size > DEFLATE_MOST * member.compress_size:
+            if size > DEFLATE_MOST * min(member.compress_size, path.stat().st_size):
                 raise ValueError(f"{member.filename} claims {size:,} bytes, more than it can hold")
             with archive.open(member) as file:
                 found[member.filename.removesuffix(".npy")] = np.lib.format.read_array(
@@ -132,18 +131,13 @@ def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
     return found
 
 
-def _claimed_bytes(file: IO[bytes], name: str) -> int:
-    """Read an .npy header and return how many bytes of array must follow."""
-    version = np.lib.format.read_magic(file)
-    if version == (1, 0):
-        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
-    elif version == (2, 0):
-        shape, _, dtype = np.lib.format.read_array_header_2_0(file)
-    else:
-        raise ValueError(f"version {version} of .npy is not known")
-    if dtype.hasobject:
-        raise ValueError(f"{name} holds Python objects; store numbers, or text as dtype str")
-    return math.prod(shape, start=int(dtype.itemsize))
+def _check_names(names: Iterable[str], where: Path) -> None:
+    """Refuse arrays of other names than x, y and perhaps user, test, before any is read."""
+    if not {"x", "y"} <= set(names) <= set(NAMES):
+        known = sorted(set(names))
+        has = ", ".join(repr(name[:40]) for name in known[:8]) or "nothing"
+        more = f" and {len(known) - 8:,} more" if len(known) > 8 else ""
+        raise DataError(f"{where}: must hold 'x', 'y' and perhaps 'user', 'test', has {has}{more}")
 
 
 @contextmanager

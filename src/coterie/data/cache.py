@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,7 @@ from coterie.core.files import write_atomically
 from coterie.core.types import Progress, Tick
 from coterie.data.dataset import Dataset, Room, check_dataset, check_labels
 from coterie.data.files import file_sha256
+from coterie.data.npy import open_npy
 
 FORM = "coterie decoded 2"  # changes when a reader decodes the same files to other arrays
 HASHED = "coterie decoded 1"  # stays, so that arrays of an older form are replaced in their place
@@ -200,17 +202,25 @@ def _open(folder: Path) -> Dataset | None:
     """Open a decoded folder, or return None if it is not there or not whole."""
     try:
         about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
-        x = np.load(folder / "x.npy", mmap_mode="r", allow_pickle=False)
-        y = np.load(folder / "y.npy", allow_pickle=False)
+        x = open_npy(folder / "x.npy", mapped=True)
+        y = open_npy(folder / "y.npy", mapped=False)
         has_users = (folder / "users.npy").is_file()
-        users = np.load(folder / "users.npy", allow_pickle=False) if has_users else None
-        test = np.load(folder / "test.npy", allow_pickle=False) if about["has_test"] else None
-        whole = about["form"] == FORM and list(x.shape) == about["shape"] and len(y) == len(x)
+        users = open_npy(folder / "users.npy", mapped=False) if has_users else None
+        test = open_npy(folder / "test.npy", mapped=False) if about["has_test"] else None
         names = tuple(map(str, about["user_names"]))
-        whole &= users is None or len(users) == len(x)
+        whole = about["form"] == FORM and list(x.shape) == about["shape"] and x.ndim > 1
+        whole &= x.dtype in (np.uint8, np.float32) and _counts(y, len(x))
+        whole &= users is None or _counts(users, len(x))
         whole &= test is None or (test.dtype == np.bool_ and test.shape == y.shape)
         n_classes, name = int(about["n_classes"]), str(about["name"])
         check_labels(y, n_classes, folder)
-    except (OSError, ValueError, KeyError, TypeError, EOFError, DataError):
+        if users is not None and names:
+            check_labels(users, len(names), folder)
+    except (OSError, ValueError, KeyError, TypeError, DataError, RecursionError, OverflowError):
         return None
     return Dataset(name, x, y, n_classes, users, names, test) if whole else None
+
+
+def _counts(values: NDArray[Any], n: int) -> bool:
+    """Whether there is a whole number for each of n examples."""
+    return values.dtype == np.int64 and values.shape == (n,)

@@ -33,8 +33,15 @@ def find_celeba(folder: Path) -> list[Path]:
     """Find the two lists, then every picture in the order of its name."""
     found: dict[str, list[Path]] = {IDENTITIES: [], ATTRIBUTES: [], IMAGES: []}
     pictures: list[str] = []
-    for at, _, names in os.walk(folder, followlinks=True):  # once, as there are 200,000 files
+    seen: set[tuple[int, int]] = set()
+    for at, below, names in os.walk(folder, followlinks=True):  # once, as there are 200,000 files
         here = Path(at)
+        stat = here.stat()
+        if (stat.st_dev, stat.st_ino) in seen:  # links may lead back, or to one folder twice
+            below.clear()
+            continue
+        seen.add((stat.st_dev, stat.st_ino))
+        below.sort(key=lambda name: (Path(at, name).is_symlink(), name))
         for name in {IDENTITIES, ATTRIBUTES}.intersection(names):
             found[name].append(here / name)
         jpegs = [name for name in names if name.endswith(".jpg")]

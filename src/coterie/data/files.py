@@ -12,6 +12,7 @@ from coterie.core.errors import DataError
 
 GZIP_MAGIC = b"\x1f\x8b"
 DEFLATE_MOST = 1032  # no deflate stream unpacks to more than this many times its size
+GZIP_MOST, GZIP_FREE = 200, 1 << 20  # pictures and LEAF's JSON unpack to far less
 PIECE = 1 << 20
 
 
@@ -21,28 +22,37 @@ def is_gzip(path: Path) -> bool:
         return file.read(2) == GZIP_MAGIC
 
 
-def most_bytes(path: Path) -> int:
-    """Return how many bytes the file can unpack to, judging by its size alone."""
-    size = path.stat().st_size
-    return size * DEFLATE_MOST if is_gzip(path) else size
+def check_room(path: Path, needed: int) -> None:
+    """Refuse, before it takes memory, a file that is too small to hold so many bytes in earnest."""
+    size, packed = path.stat().st_size, is_gzip(path)
+    if packed and needed > max(GZIP_FREE, GZIP_MOST * size):
+        raise DataError(
+            f"{path}: unpacks to {needed:,} bytes or more, over {GZIP_MOST} times its {size:,}; "
+            "if that is right, gunzip it first"
+        )
+    if not packed and needed > size:
+        raise DataError(f"{path}: needs {needed:,} bytes, the file has {size:,}")
 
 
-def unpacked(path: Path, limit: int) -> bytes:
+def unpacked(path: Path, limit: int) -> bytearray:
     """Read a file, gunzipped if need be; one that holds more than `limit` bytes is refused."""
+    if is_gzip(path):
+        limit = min(limit, max(GZIP_FREE, GZIP_MOST * path.stat().st_size))
     content = at_most(path, limit + 1)
     if len(content) > limit:
+        check_room(path, len(content))
         raise DataError(f"{path}: holds more than {limit:,} bytes")
     return content
 
 
-def at_most(path: Path, size: int) -> bytes:
+def at_most(path: Path, size: int) -> bytearray:
     """Read no more than so many bytes of a file's unpacked content."""
-    pieces: list[bytes] = []  # read(size) at once would take the memory for all of them
+    content = bytearray()  # read(size) at once would take the memory for all of them
     with _opened(path) as file:
         while size > 0 and (piece := file.read(min(size, PIECE))):
-            pieces.append(piece)
+            content += piece
             size -= len(piece)
-    return b"".join(pieces)
+    return content
 
 
 def content_sha256(path: Path) -> str:

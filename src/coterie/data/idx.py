@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from coterie.core.arrays import Bools, Ints
 from coterie.core.errors import DataError
 from coterie.data.dataset import check_labels
-from coterie.data.files import at_most, find_all, most_bytes
+from coterie.data.files import at_most, check_room, find_all
 
 UNSIGNED_BYTE = 0x08
 LONGEST_HEADER = 4 + 4 * 255
@@ -70,10 +70,7 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
         raise DataError(f"{path}: the IDX header is cut off")
     shape = struct.unpack(f">{n_dims}I", head[4:start])
     expected = math.prod(shape)
-    if expected > most_bytes(path):
-        raise DataError(
-            f"{path}: {list(shape)} needs {expected:,} bytes, more than a file of its size can hold"
-        )
+    check_room(path, expected)
     if n_dims > MOST_DIMS or math.prod(max(length, 1) for length in shape) > MOST:
         raise DataError(f"{path}: {list(shape)} is too large for an array, even for one of nothing")
     data = at_most(path, start + expected + 1)

@@ -98,7 +98,7 @@ def _whole(values: Sequence[str], path: Path) -> Ints:
         digits = value.strip().removeprefix("-")
         if not (digits.isascii() and digits.isdigit() and len(digits) <= 18):
             raise PartitionError(f"{path}: example must be a whole number, got {value[:40]!r}")
-    return np.array([int(value) for value in values], dtype=np.int64)
+    return np.array([int(value.strip()) for value in values], dtype=np.int64)  # int() leaves \x1c
 
 
 def _numbered(values: Sequence[str]) -> tuple[tuple[str, ...], Ints]:

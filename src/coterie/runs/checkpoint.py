@@ -59,6 +59,7 @@ class Checkpoint:
     wall_s: float
     Delta_first: float | None
     engine: dict[str, str]  # how the engine executes, where it chose
+    rows_sum: str = ""  # SHA-256 of those bytes; a checkpoint from before there was one has none
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,8 @@ class Keeper:
         start = self._clock()
         writer = self._writer
         writer.sync()
-        found = Checkpoint(state, writer.n_rows, writer.offset, writer.wall_s, Delta_first, engine)
+        rows = writer.n_rows, writer.offset
+        found = Checkpoint(state, *rows, writer.wall_s, Delta_first, engine, writer.rows_sum)
         path = writer.folder / f"checkpoint-{state.t}"
         with writing(path, mended(writer.folder)):
             write_atomically(path, *pack(found, self._belongs))
@@ -145,7 +147,7 @@ def checkpoints(folder: Path) -> list[Path]:
     found = {
         int(match[1]): path
         for path in folder.glob("checkpoint-*")
-        if (match := re.fullmatch(r"checkpoint-(\d+)", path.name))
+        if (match := re.fullmatch(r"checkpoint-(\d+)", path.name)) and path.is_file()
     }
     return [found[t] for t in sorted(found, reverse=True)]
 
@@ -160,7 +162,7 @@ def tidy(folder: Path, keep: int | None = None) -> None:
         (folder / LOG).unlink(missing_ok=True)
     for path in folder.glob(".*"):
         half = re.fullmatch(HALF_WRITTEN, path.name)
-        if half or path.name == BEGINS:
+        if (half or path.name == BEGINS) and not path.is_dir():
             path.unlink(missing_ok=True)
 
 
@@ -272,6 +274,8 @@ def _check_rows(path: Path, checkpoint: Checkpoint) -> None:
         rows = file.read(checkpoint.offset)
     if len(rows) < checkpoint.offset or rows.count(b"\n") != checkpoint.n_rows:
         raise Damaged(f"{ROWS} does not hold its {checkpoint.n_rows} rows")
+    if checkpoint.rows_sum not in ("", hashlib.sha256(rows).hexdigest()):
+        raise Damaged(f"{ROWS} was changed within its {checkpoint.n_rows} rows")
     try:
         lines = with_nodes(rows)
     except (ValueError, AttributeError) as error:

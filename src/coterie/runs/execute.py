@@ -119,6 +119,7 @@ def _begin(
         writer.begin(to_toml(config), {**about, **({"code": code} if code else {})})
         tidy(folder)
     else:
+        writer.take_meta()
         state = found.state
         coming = rounds(problem, state)
         say(f"goes on from step {state.t}")

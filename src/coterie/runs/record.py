@@ -5,6 +5,7 @@ grouping.json, progress.json meanwhile, and at the end model.safetensors and sum
 node by node, where they are measured, are in nodes.jsonl meanwhile and in nodes.parquet at the end.
 """
 
+import hashlib
 import json
 import os
 import shlex
@@ -18,6 +19,7 @@ from typing import IO, TYPE_CHECKING
 from coterie.config.files import Code, Stored, decides, dotted, one_text
 from coterie.config.toml import read_toml
 from coterie.core.arrays import Ints
+from coterie.core.convert import convert
 from coterie.core.errors import RecordError
 from coterie.core.files import json_bytes, lock, read_object, write_atomically, write_json, writing
 from coterie.core.types import Json
@@ -32,7 +34,7 @@ from coterie.runs.node_scores import (
     write_table,
 )
 from coterie.runs.provenance import versions
-from coterie.runs.validate import UNREADABLE, read_json, read_rows, strange
+from coterie.runs.validate import UNREADABLE, About, read_json, read_rows, strange
 from coterie.simulation.fleet import Fleet
 from coterie.simulation.row import Row, told
 
@@ -61,6 +63,8 @@ class RunWriter:
         self.folder, self.n_rows, self.offset = folder, 0, 0
         self._started = time.perf_counter()
         self._rows: IO[bytes] | None = None
+        self._sum = hashlib.sha256()
+        self._meta: Json = {}
         self._nodes = NodeLog(folder)
         path = folder / ROWS
         self.resumes = path.exists()
@@ -92,7 +96,8 @@ class RunWriter:
             self.folder.mkdir(parents=True, exist_ok=True)
             with self._alone():
                 write_atomically(self.folder / "config.toml", config_toml.encode())
-                write_json(self.folder / "meta.json", {**meta, **versions()})
+                self._meta = {**meta, **versions()}
+                write_json(self.folder / "meta.json", self._meta)
                 if self._rows is None:
                     self._rows = (self.folder / ROWS).open("xb", buffering=0)
                     lock(self._rows, self.folder)
@@ -118,16 +123,36 @@ class RunWriter:
         way = f"go on with: {resume_command(self.folder)}"
         return RecordError(f"{self.folder} already holds a run; choose another --out, or {way}")
 
+    def take_meta(self) -> None:
+        """Read what a run that goes on was begun with; without it the run could never end."""
+        try:
+            text = (self.folder / "meta.json").read_text(encoding="utf-8")
+            self._meta = read_json("meta.json", text)
+            convert(self._meta, About, "meta.json")
+        except UNREADABLE as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            again = shlex.quote(str(self.folder / "config.toml"))
+            raise RecordError(
+                f"{self.folder}: its meta.json cannot be read ({why}), so that it cannot go on; "
+                f"put it back, or start anew with: coterie run {again}"
+            ) from error
+
+    @property
+    def rows_sum(self) -> str:
+        """SHA-256 of the rows so far."""
+        return self._sum.hexdigest()
+
     def go_on(self, n_rows: int, offset: int, wall_s: float) -> None:
         """Keep the first `offset` bytes of the rows, and what the folder says about its end not."""
         assert self._rows is not None
         with self._writing(ROWS):
             (self.folder / "summary.json").unlink(missing_ok=True)
             remove_tables(self.folder)
-            self._nodes.keep(with_nodes((self.folder / ROWS).read_bytes()[:offset]))
+            kept = (self.folder / ROWS).read_bytes()[:offset]
+            self._nodes.keep(with_nodes(kept))
             self._rows.truncate(offset)
             self._rows.seek(offset)
-        self.n_rows, self.offset = n_rows, offset
+        self.n_rows, self.offset, self._sum = n_rows, offset, hashlib.sha256(kept)
         self._started = time.perf_counter() - wall_s
 
     def add(self, row: Row) -> None:
@@ -145,6 +170,7 @@ class RunWriter:
                     self._rows.truncate(self.offset)
                 raise
         self.n_rows, self.offset = self.n_rows + 1, self.offset + len(content)
+        self._sum.update(content)
 
     def add_nodes(self, t: int, z: Ints, scores: NodeScores) -> None:
         """Append the scores of all nodes after step t, whose row is to follow."""
@@ -174,10 +200,8 @@ class RunWriter:
 
             self._write("model.safetensors", save(dict(tensors)))
         self.write_grouping(grouping)
-        with self._writing("meta.json"):
-            before = json.loads((self.folder / "meta.json").read_text(encoding="utf-8"))
-        if before | meta != before:
-            self._write("meta.json", json_bytes(before | meta))
+        if read_object(self.folder / "meta.json") != (now := self._meta | meta):
+            self._write("meta.json", json_bytes(now))
         self._write("summary.json", json_bytes({**summary, "wall_s": round(self.wall_s, 4)}))
         with suppress(OSError):
             (self.folder / PROGRESS).unlink(missing_ok=True)

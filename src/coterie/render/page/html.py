@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from coterie.core.arrays import Ints
 from coterie.core.errors import RecordError
-from coterie.core.files import write_atomically
+from coterie.core.files import write_out
 from coterie.partition.measure import relative_shares
 
 NEW = "\n"  # a line of a title or foot; a name of a column is on one line
@@ -112,7 +112,7 @@ def write(path: Path, content: bytes) -> None:
     """Write a page or picture, making its folder."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, content)
+        write_out(path, content)
     except OSError as error:
         raise RecordError(f"{path}: cannot be written ({error.strerror})") from error
 

@@ -28,6 +28,7 @@ from coterie.runs.sweep.jobs import Job
 from coterie.runs.validate import UNREADABLE
 
 LOCK = ".lock"  # who has it has the folder; unlike runs.json it is never replaced
+TRIES = 100  # to take a folder that other sweeps remove
 WAIT_S = 60.0  # for a worker whose parent was killed, and that is finishing its step
 
 
@@ -69,18 +70,21 @@ def check_no_run(folder: Path) -> None:
 @contextmanager
 def _held(folder: Path) -> Iterator[None]:
     """Make a sweep's folder if need be, and let nobody else have it."""
-    while True:
+    for left in reversed(range(TRIES)):
         with writing(folder):
             try:
                 folder.mkdir(parents=True, exist_ok=True)
                 file = (folder / LOCK).open("ab")
             except FileNotFoundError:  # a sweep that came to nothing removed the folder just now
-                continue
+                if left:
+                    continue
+                raise  # or it cannot be made, as in /proc or in a folder that was deleted
         with file:
             lock(file, folder)
             if _is(file, folder / LOCK):
                 yield
                 return
+    raise RecordError(f"{folder}: other sweeps come and go there; give the command again")
 
 
 def _is(file: IO[bytes], path: Path) -> bool:
