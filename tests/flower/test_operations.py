@@ -261,7 +261,6 @@ def test_machines_are_found_by_the_names_of_the_plans_servers(tmp_path: Path) ->
         read_hosts(path, plan())
 
 
-@needs_flower
 def test_every_machine_gets_the_keys_of_its_own_nodes_alone(tmp_path: Path) -> None:
     d = deployment(tmp_path / "d")
     rows = [f"{node.node},10.0.0.{i}" for i, node in enumerate(d.plan.nodes, 2)]
@@ -276,6 +275,7 @@ def test_every_machine_gets_the_keys_of_its_own_nodes_alone(tmp_path: Path) -> N
     assert keys == {f"10.0.0.{i + 2}": {d.key(i)} for i in range(len(d.plan.nodes))}
 
 
+@needs_flower
 def test_a_complete_deployment_needs_nobody(tmp_path: Path) -> None:
     from coterie.flower.health import watch_health
 
@@ -287,6 +287,7 @@ def test_a_complete_deployment_needs_nobody(tmp_path: Path) -> None:
     assert said == ["5 of 10 rounds over, complete"]
 
 
+@needs_flower
 def test_hosts_from_the_plan_by_the_command_line(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_bytes(contents(plan(("10.0.0.1", "10.0.0.2", "c")), ".json"))
     words = ["flower", "up", tmp_path / "plan.json", "--app", APP, "-o", tmp_path / "d"]

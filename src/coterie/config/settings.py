@@ -101,12 +101,12 @@ class NetworkConfig:
 
     topology: str = setting("fat-tree", "network", choices=TOPOLOGIES)
     link_mbytes_per_s: float = setting(100.0, "speed of a link", at_least=1e-6, at_most=1e9)
-    latency_s: float = setting(0.001, "latency of a link", at_least=0, at_most=1e6)
+    latency_s: float = setting(0.001, "latency of a link", at_least=0, at_most=86_400)
     access_mbytes_per_s: float | Literal["auto"] = setting(
         "auto", "speed of a node's own link; auto: as the others", at_least=1e-6, at_most=1e9
     )
     access_latency_s: float | Literal["auto"] = setting(
-        "auto", "latency of a node's own link; auto: as the others", at_least=0, at_most=1e6
+        "auto", "latency of a node's own link; auto: as the others", at_least=0, at_most=86_400
     )
     access_file: str = setting(
         "",
