@@ -79,17 +79,22 @@ def read_hosts(path: Path, plan: Plan, coordinator: str = "") -> dict[str, str]:
         place, host = (cells.get(key, "").strip() for key in ("place", "host"))
         if place not in places:
             raise FlowerError(f"{where}: place must be one of {', '.join(places)}, got {place!r}")
-        if place in found:
-            raise FlowerError(f"{where}: {place} is there twice")
-        if wrong_host(host):
-            raise FlowerError(
-                f"{where}: {place} needs the host that others reach it by, an address or a name in "
-                f"ASCII, got {host!r}"
-            )
-        found[place] = host
+        _add(found, where, place, host, place)
     if missing := [place for place in places if place not in found]:
         raise FlowerError(f"{path}: {missing[0]} is missing; it needs a host")
     return found
+
+
+def _add(found: dict[str, str], where: str, name: str, host: str, shown: str) -> None:
+    """Take the host of one more place or machine, or say what is wrong with it."""
+    if name in found:
+        raise FlowerError(f"{where}: {shown} is there twice")
+    if wrong_host(host):
+        raise FlowerError(
+            f"{where}: {shown} needs the host that others reach it by, an address or a name in "
+            f"ASCII, got {host!r}"
+        )
+    found[name] = host
 
 
 def _by_server(
@@ -99,14 +104,7 @@ def _by_server(
     found: dict[str, str] = {COORDINATOR: coordinator} if coordinator else {}
     for where, cells in rows:
         server, host = (cells.get(key, "").strip() for key in ("server", "host"))
-        if server in found:
-            raise FlowerError(f"{where}: {server!r} is there twice")
-        if wrong_host(host):
-            raise FlowerError(
-                f"{where}: {server!r} needs the host that others reach it by, an address or a name "
-                f"in ASCII, got {host!r}"
-            )
-        found[server] = host
+        _add(found, where, server, host, repr(server))
     for k, server in enumerate(plan.servers):
         if server not in found:
             raise FlowerError(f"{path}: {server!r}, the server of group {k}, is missing")
