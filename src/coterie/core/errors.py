@@ -8,6 +8,8 @@ from reprlib import Repr
 class CoterieError(Exception):
     """Root of every error the package raises on purpose; the CLI prints it and exits with 2."""
 
+    unforeseen = False  # by the code that raised it; see core/boundary.py
+
 
 class ConfigError(CoterieError):
     """An experiment file or `--set` that cannot be run as it is."""

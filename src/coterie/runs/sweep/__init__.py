@@ -9,6 +9,7 @@ from collections.abc import Callable
 from coterie.config.factories import load_dataset
 from coterie.config.settings import DataConfig
 from coterie.core.errors import CoterieError
+from coterie.core.unexpected import foreseen
 from coterie.data import Dataset
 from coterie.runs.execute import execute
 from coterie.runs.record import ROWS
@@ -105,20 +106,21 @@ def _run_here(
                 on_row(job.label, row)
 
         try:
-            if loaded is None or job.config.data != loaded[0]:
-                loaded = job.config.data, load_dataset(job.config)
-            execute(
-                job.config,
-                job.folder,
-                dataset=loaded[1],
-                on_state=report,
-                resume=job.resume,
-                threads=job.threads,
-                checkpoint_every_s=every_s,
-                stop=stop,
-                say=lambda line, job=job: say(f"{job.folder}: {line}"),  # type: ignore[misc]
-                wait_s=job.wait_s,
-            )
+            with foreseen():
+                if loaded is None or job.config.data != loaded[0]:
+                    loaded = job.config.data, load_dataset(job.config)
+                execute(
+                    job.config,
+                    job.folder,
+                    dataset=loaded[1],
+                    on_state=report,
+                    resume=job.resume,
+                    threads=job.threads,
+                    checkpoint_every_s=every_s,
+                    stop=stop,
+                    say=lambda line, job=job: say(f"{job.folder}: {line}"),  # type: ignore[misc]
+                    wait_s=job.wait_s,
+                )
         except CoterieError as error:
             failed[job.label] = error
     return failed
