@@ -17,7 +17,6 @@ import tomli_w
 from coterie.config.schema import build, default_of, leaves, words
 from coterie.config.settings import AlgorithmConfig, Config, PartitionConfig
 from coterie.config.toml import DEEPEST, read_toml
-from coterie.core.boundary import reader
 from coterie.core.errors import ConfigError, short
 from coterie.models import REFERENCE_FLOPS
 from coterie.partition import PARTITIONS
@@ -77,7 +76,6 @@ def load_experiment(
     return expand(content, overrides, scale)
 
 
-@reader(ConfigError)
 def read_experiment(path: Path) -> Nested:
     """Read an experiment file as it is."""
     try:

@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 from coterie.config.factories import load_dataset
 from coterie.config.settings import DataConfig
+from coterie.core.boundary import debugging
 from coterie.core.errors import CoterieError
-from coterie.core.unexpected import foreseen
+from coterie.core.unexpected import in_our_words
 from coterie.data import Dataset
 from coterie.runs.execute import execute
 from coterie.runs.record import ROWS
@@ -106,21 +107,24 @@ def _run_here(
                 on_row(job.label, row)
 
         try:
-            with foreseen():
-                if loaded is None or job.config.data != loaded[0]:
-                    loaded = job.config.data, load_dataset(job.config)
-                execute(
-                    job.config,
-                    job.folder,
-                    dataset=loaded[1],
-                    on_state=report,
-                    resume=job.resume,
-                    threads=job.threads,
-                    checkpoint_every_s=every_s,
-                    stop=stop,
-                    say=lambda line, job=job: say(f"{job.folder}: {line}"),  # type: ignore[misc]
-                    wait_s=job.wait_s,
-                )
+            if loaded is None or job.config.data != loaded[0]:
+                loaded = job.config.data, load_dataset(job.config)
+            execute(
+                job.config,
+                job.folder,
+                dataset=loaded[1],
+                on_state=report,
+                resume=job.resume,
+                threads=job.threads,
+                checkpoint_every_s=every_s,
+                stop=stop,
+                say=lambda line, job=job: say(f"{job.folder}: {line}"),  # type: ignore[misc]
+                wait_s=job.wait_s,
+            )
         except CoterieError as error:
             failed[job.label] = error
+        except (Exception, SystemExit) as error:
+            if debugging():
+                raise
+            failed[job.label] = in_our_words(error)
     return failed
