@@ -36,9 +36,9 @@ class Commands(click.Group):
         try:
             sys.exit(super().main(args, prog_name, complete_var, False, **extra) or 0)
         except click.ClickException as error:
-            message = error.format_message()
+            message = one_line(CoterieError(error.format_message()))
         except CoterieError as error:
-            message = str(error).replace("\n", "\\n")  # a name may hold one
+            message = one_line(error)
             code = 1 if isinstance(error, UnexpectedError) else 2
         except Stopped as stop:
             message, code = str(stop), 130
@@ -67,6 +67,11 @@ class Commands(click.Group):
         if args and args[0] not in self.commands:
             raise CoterieError(f"unknown command {args[0]!r}{did_you_mean(args[0], self.commands)}")
         return super().resolve_command(ctx, args)
+
+
+def one_line(error: CoterieError) -> str:
+    """Say an error in a line, as names may hold line ends."""
+    return str(error).strip().replace("\n", "\\n")
 
 
 def echo(text: str = "", *, err: bool = False) -> None:

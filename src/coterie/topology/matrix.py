@@ -455,7 +455,8 @@ def numbers(cells: list[str], column: str, where: Callable[[int], str]) -> Float
         values = np.array([float(cell) if cell else math.nan for cell in cells])
     except ValueError:
         values = np.zeros(0)
-    values = values * UNITS[column][1] if UNITS[column][1] >= 1 else values / 1000
+    with np.errstate(over="ignore"):  # what is too large is not finite, and is named below
+        values = values * UNITS[column][1] if UNITS[column][1] >= 1 else values / 1000
     fine = np.isfinite(values) & ((values > 0) if column in SPEEDS else (values >= 0))
     if len(values) and fine.sum() == sum(map(bool, cells)) and not any("_" in c for c in cells):
         return values
