@@ -129,7 +129,7 @@ def _child(
 ) -> None:
     """Try cases, writing the number of each on the board before, and how it ended into the pipe."""
     os.environ.pop("COTERIE_DEBUG", None)
-    with open(news, "w", encoding="utf-8", errors="backslashreplace") as out:
+    with open(news, "w", 1, encoding="utf-8", errors="backslashreplace") as out:
         try:
             lay_out(reader, folder)
             warnings.simplefilter("error")  # a user would see them
