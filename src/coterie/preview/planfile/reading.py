@@ -10,6 +10,7 @@ from msgspec.structs import asdict
 
 from coterie.core.boundary import reader
 from coterie.core.convert import convert
+from coterie.core.inputs import with_an_end
 from coterie.core.types import Json
 from coterie.preview.planfile import (
     COLUMNS,
@@ -30,7 +31,7 @@ from coterie.preview.planfile import (
 def read_plan(path: Path) -> Plan:
     """Read a plan from a .json or .csv file; whatever is not one is refused in one line."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = with_an_end(path).read_text(encoding="utf-8-sig")
         raw = _from_rows(text, path) if path.suffix.lower() == ".csv" else _from_json(text, path)
         file = convert(raw, PlanFile, str(path))
     except OSError as error:
