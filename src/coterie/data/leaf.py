@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from coterie.core.arrays import Bools, Ints
 from coterie.core.errors import DataError
+from coterie.core.printable import printable
 from coterie.core.types import Tick
 from coterie.data.dataset import check_labels
 from coterie.data.files import content_sha256, unpacked
@@ -88,7 +89,7 @@ def _decode(path: Path) -> _File:
     try:
         content = msgspec.json.decode(unpacked(path, MOST_JSON_BYTES), type=_File)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise DataError(f"{path}: not a LEAF file ({error})") from error
+        raise DataError(f"{path}: not a LEAF file ({printable(str(error))})") from error
     if len(content.users) != len(content.num_samples):
         raise DataError(
             f"{path}: {len(content.users)} users but {len(content.num_samples)} num_samples"
