@@ -40,7 +40,12 @@ WHEEL = [
 
 
 def package(name: str, version: str = "1", expression: str | None = "MIT", **more: Any) -> Any:
-    about = {"requires": [], "licence": None, "classifiers": [], "expression": expression}
+    about: dict[str, Any] = {
+        "requires": [],
+        "licence": None,
+        "classifiers": [],
+        "expression": expression,
+    }
     return {"name": name, "version": version, **about, **more}
 
 
