@@ -5,16 +5,22 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
 import click
 
+from coterie.core.boundary import debugging
 from coterie.core.errors import CoterieError, did_you_mean
 from coterie.core.printable import printable
+from coterie.core.unexpected import UnexpectedError, in_our_words
+
+OURS = (Path(__file__).parents[1], Path(click.__file__).parent)
 
 
 class Commands(click.Group):
-    """Prints errors as one line, exit 2, or 130 for Ctrl-C; anything else is a bug and shows."""
+    """Prints errors as one line, exit 2, or 130 for Ctrl-C, or 1 where coterie is to blame."""
 
     def main(
         self,
@@ -30,17 +36,23 @@ class Commands(click.Group):
         try:
             sys.exit(super().main(args, prog_name, complete_var, False, **extra) or 0)
         except click.ClickException as error:
-            message = error.format_message()
+            message = one_line(CoterieError(error.format_message()))
         except CoterieError as error:
-            message = str(error).replace("\n", "\\n")  # a name may hold one
+            message = one_line(error)
+            code = 1 if isinstance(error, UnexpectedError) else 2
         except Stopped as stop:
             message, code = str(stop), 130
         except click.Abort:
             message, code = "stopped", 130
-        except FileNotFoundError:
-            if _has_folder():
+        except SystemExit as error:
+            if _is_ours(error):
                 raise
-            message = "the current folder was deleted; change to another one"
+            message = str(in_our_words(error))
+        except Exception as error:
+            if debugging():
+                raise
+            told = in_our_words(error)
+            message, code = str(told), 1 if told.unforeseen else 2
         echo(f"coterie: {message}", err=True)
         sys.exit(code)
 
@@ -57,17 +69,20 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
 
+def one_line(error: CoterieError) -> str:
+    """Say an error in a line, as names may hold line ends."""
+    return str(error).strip().replace("\n", "\\n")
+
+
 def echo(text: str = "", *, err: bool = False) -> None:
     """Print a line, without what a terminal would obey in a name."""
     click.echo(printable(text), err=err)
 
 
-def _has_folder() -> bool:
-    """Whether the current folder is still there."""
-    try:
-        return bool(os.getcwd())  # noqa: PTH109
-    except FileNotFoundError:
-        return False
+def _is_ours(end: SystemExit) -> bool:
+    """Whether coterie or click has ended the program, and not a user's code."""
+    frames = extract_tb(end.__traceback__)
+    return not frames or any(Path(frames[-1].filename).is_relative_to(top) for top in OURS)
 
 
 class Stopped(click.Abort):

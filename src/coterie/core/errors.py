@@ -1,12 +1,23 @@
 """The exceptions a user can meet, each one line: what, the rule, the value, the way out."""
 
 import difflib
+import re
 from collections.abc import Iterable
 from reprlib import Repr
+
+LONGEST_NAME = 200  # that anything can have been meant by
+LONGEST_VALUE = 300  # of characters, as a line shows it
+LONG_WORD = re.compile(r"\S{600,}")
 
 
 class CoterieError(Exception):
     """Root of every error the package raises on purpose; the CLI prints it and exits with 2."""
+
+    unforeseen = False  # by the code that raised it; see core/boundary.py
+
+    def __str__(self) -> str:
+        """Say it in a line that can be read, whatever a file or a user has called things."""
+        return LONG_WORD.sub(lambda word: f"{word[0][:LONGEST_VALUE]}...", super().__str__())
 
 
 class ConfigError(CoterieError):
@@ -57,8 +68,6 @@ class RecordError(CoterieError):
     """A run folder that cannot be written or read."""
 
 
-LONGEST_NAME = 200  # that anything can have been meant by
-LONGEST_VALUE = 300  # of characters, as a line shows it
 _SHORT = Repr()
 _SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother, _SHORT.maxlong = 4, 120, 120, 40
 

@@ -15,6 +15,7 @@ EXAMPLES: dict[Kind, str] = {
     "rate": "a rate such as 100Mbit or 12.5MB",
     "time": "a time such as 2s, 500ms, 1m or 1.5h",
 }
+LONGEST = 400  # characters, and a number of doubles' length with its unit has fewer
 WRITTEN = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?) *([A-Za-z]+(?:/s)?)", re.ASCII)
 BYTES = re.compile(r"(?i:([kmgt]?|[kmgt]i)(?:bytes?))|([kKMGT]?|[kKMGT]i)B")
 BITS = re.compile(r"(?i)([kmgt]?|[kmgt]i)(?:bits?|bps)")
@@ -42,7 +43,7 @@ def quantity(text: str, kind: Kind, plain: float = 1.0) -> float:
             return _times(float(text), plain)
     except ValueError:
         pass
-    found = WRITTEN.fullmatch(text)
+    found = WRITTEN.fullmatch(text) if len(text) <= LONGEST else None
     unit = _unit(found[2], kind) if found else None
     if found is None or unit is None:
         raise ValueError(f"must be {EXAMPLES[kind]}, got {text[:40]!r}")
@@ -55,7 +56,8 @@ def has_unit(text: str) -> bool:
     >>> has_unit("5MB"), has_unit("5 parsec"), has_unit("5"), has_unit("1e6"), has_unit("fast")
     (True, True, False, False, False)
     """
-    return WRITTEN.fullmatch(text.strip()) is not None
+    text = text.strip()
+    return len(text) <= LONGEST and WRITTEN.fullmatch(text) is not None
 
 
 def _times(number: float, unit: float) -> float:

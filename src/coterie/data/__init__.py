@@ -247,7 +247,7 @@ def _call(name: str, path: Path | None) -> Dataset:
         made = make(path) if path else make()
     except DataError:
         raise
-    except Exception as cause:
+    except (Exception, SystemExit) as cause:
         reason = str(cause).strip().partition("\n")[0]
         raise DataError(f"{name!r} raised {type(cause).__name__}: {reason}") from cause
     if not isinstance(made, Dataset):

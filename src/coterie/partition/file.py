@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from coterie.core.arrays import Ints
+from coterie.core.boundary import reader
 from coterie.core.csv_rows import read_table
 from coterie.core.errors import PartitionError
 from coterie.partition.values import Dealt, Examples, Rule
@@ -61,6 +62,7 @@ def _order(numbers: Ints, total: int, path: Path) -> Ints:
     return np.argsort(numbers)
 
 
+@reader(PartitionError)
 def read_columns(path: Path, total: int) -> Columns:
     """Read a file's columns as text, and reject what is not such a file for so many examples."""
     try:

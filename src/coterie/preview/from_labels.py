@@ -24,6 +24,7 @@ from coterie.config.files import expand, parse_override
 from coterie.config.prepare import parts_of
 from coterie.config.settings import AlgorithmConfig, Config
 from coterie.core.arrays import Floats, Ints
+from coterie.core.boundary import reader
 from coterie.core.csv_rows import Cells, Rows, each_line, listed, read_rows
 from coterie.core.errors import ConfigError, PartitionError, TopologyError
 from coterie.core.streams import Stream, generator
@@ -217,6 +218,7 @@ def read_fleet(
     return OwnFleet(replace(config, partition=part), told, edges, topology)
 
 
+@reader(PartitionError)
 def read_histograms(path: Path, *, counted: bool = True) -> Histograms:
     """Read a CSV of nodes: `node`, perhaps the others that are NAMED, and counts of every class.
 

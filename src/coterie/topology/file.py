@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 from coterie.core.arrays import Ints
+from coterie.core.boundary import reader
 from coterie.core.csv_rows import Cells, each_line, listed, read_rows
 from coterie.core.errors import TopologyError, unknown
 from coterie.topology.matrix import LATENCIES, SPEEDS, check_connected, check_spelling, speeds
@@ -58,6 +59,7 @@ class _Graph:
     said_at: dict[str, str] = field(default_factory=dict)  # where a vertex is told of, by its name
 
 
+@reader(TopologyError)
 def read_topology(path: Path, access: Speed, inner: Speed, *, sites: bool = False) -> Topology:
     """Read a network from a .graphml, .json or .csv file.
 
@@ -172,6 +174,7 @@ class LinkEnds:
         return [self.names[at] for at in np.flatnonzero(links == 1)]
 
 
+@reader(TopologyError)
 def link_ends(path: Path) -> LinkEnds | None:
     """Read who is joined with whom in a CSV of links, and no speeds, which are most of the work.
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from coterie.core.arrays import Bools, Floats, Ints
+from coterie.core.boundary import reader
 from coterie.core.csv_rows import (
     Cells,
     Rows,
@@ -54,6 +55,7 @@ class _Measured:
     roles: Mapping[str, Role] = field(default_factory=dict)
 
 
+@reader(TopologyError)
 def read_matrix(
     bandwidth: Path, latency: Path | None, default: Speed, *, sites: bool = False
 ) -> Topology:
@@ -144,6 +146,7 @@ def is_pairs(path: Path) -> bool:
     return bool(set(header) & set(SPEEDS)) or (at < len(row) and is_name(row[at]))
 
 
+@reader(TopologyError)
 def read_access(
     path: Path, names: Sequence[str], n: int, *, others: bool = False
 ) -> tuple[Floats, Floats, Floats]:
@@ -166,6 +169,7 @@ def read_access(
     return up, down, latency_s
 
 
+@reader(TopologyError)
 def read_column(path: Path, names: Sequence[str], n: int, column: str) -> Floats:
     """Read a number above 0 for every node [n], such as `gflops`."""
     columns, rows = read_rows(path, TopologyError)
@@ -451,7 +455,8 @@ def numbers(cells: list[str], column: str, where: Callable[[int], str]) -> Float
         values = np.array([float(cell) if cell else math.nan for cell in cells])
     except ValueError:
         values = np.zeros(0)
-    values = values * UNITS[column][1] if UNITS[column][1] >= 1 else values / 1000
+    with np.errstate(over="ignore"):  # what is too large is not finite, and is named below
+        values = values * UNITS[column][1] if UNITS[column][1] >= 1 else values / 1000
     fine = np.isfinite(values) & ((values > 0) if column in SPEEDS else (values >= 0))
     if len(values) and fine.sum() == sum(map(bool, cells)) and not any("_" in c for c in cells):
         return values

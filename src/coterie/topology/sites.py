@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from coterie.core.arrays import Bools
+from coterie.core.boundary import reader
 from coterie.core.csv_rows import header, listed, read_rows
 from coterie.core.errors import TopologyError
 from coterie.topology.matrix import numbered, speeds
@@ -22,6 +23,7 @@ def has_sites(path: Path) -> bool:
     return SITE in header(path)
 
 
+@reader(TopologyError)
 def attach(sites: Topology, path: Path, access: Speed) -> Topology:
     """Put the devices of a CSV on a network of sites, which are its switches.
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec.structs import asdict
 
+from coterie.core.boundary import reader
 from coterie.core.convert import convert
 from coterie.core.types import Json
 from coterie.preview.planfile import (
@@ -25,6 +26,7 @@ from coterie.preview.planfile import (
 )
 
 
+@reader(PlanError)
 def read_plan(path: Path) -> Plan:
     """Read a plan from a .json or .csv file; whatever is not one is refused in one line."""
     try:

@@ -8,7 +8,9 @@ from collections.abc import Callable
 
 from coterie.config.factories import load_dataset
 from coterie.config.settings import DataConfig
+from coterie.core.boundary import debugging
 from coterie.core.errors import CoterieError
+from coterie.core.unexpected import in_our_words
 from coterie.data import Dataset
 from coterie.runs.execute import execute
 from coterie.runs.record import ROWS
@@ -121,4 +123,8 @@ def _run_here(
             )
         except CoterieError as error:
             failed[job.label] = error
+        except (Exception, SystemExit) as error:
+            if debugging():
+                raise
+            failed[job.label] = in_our_words(error)
     return failed

@@ -20,6 +20,7 @@ from coterie.config.files import (
 )
 from coterie.config.settings import Config
 from coterie.config.toml import check_depth, read_toml
+from coterie.core.boundary import reader
 from coterie.core.errors import ConfigError, RecordError
 from coterie.core.files import lock, write_atomically, write_json, writing
 from coterie.runs.checkpoint import difference, tidy
@@ -145,6 +146,7 @@ def _called(job: Job) -> str:
     return _read_config(path, own).label if path.exists() else job.config.label
 
 
+@reader(RecordError)
 def recorded_jobs(folder: Path, allowed: Collection[Code] = ()) -> list[Job]:
     """Read what runs a folder was meant to hold: those of a sweep, or its own.
 

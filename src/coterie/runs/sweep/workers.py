@@ -17,6 +17,7 @@ from typing import Any
 
 from coterie.config.files import code_of
 from coterie.core.errors import CoterieError
+from coterie.core.unexpected import foreseen
 from coterie.runs.execute import execute
 from coterie.runs.record import ROWS, resume_command
 from coterie.runs.sweep.jobs import Job, OnRow, Stop, Tail, tail_of
@@ -212,7 +213,8 @@ def outcome(job: Job, every_s: float, **more: Any) -> tuple[str, CoterieError | 
     """Do a job, and return how it ended: done, stopped, or failed with an error."""
     more |= {"resume": job.resume, "threads": job.threads, "wait_s": job.wait_s}
     try:
-        execute(job.config, job.folder, checkpoint_every_s=every_s, **more)
+        with foreseen():
+            execute(job.config, job.folder, checkpoint_every_s=every_s, **more)
     except CoterieError as error:
         return "failed", error
     except KeyboardInterrupt:

@@ -1,0 +1,153 @@
+"""What nobody foresaw: a reader's own error with the file, or a line, and a file with the rest."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from coterie.core.boundary import DEBUG, reader, reading
+from coterie.core.errors import DataError, RecordError
+from coterie.core.unexpected import UnexpectedError, foreseen, in_our_words
+from resuming import coterie
+
+
+@reader(DataError)
+def read(path: Path, fault: BaseException | None = None) -> str:
+    """Read what is not there, or fail as told."""
+    if fault:
+        raise fault
+    return path.name
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        (IndexError("list index out of range"), "cannot be read (IndexError: list index out of r"),
+        (ZeroDivisionError(), "cannot be read (ZeroDivisionError)"),
+        (MemoryError(), "needs more memory than there is"),
+        (RecursionError("maximum recursion depth exceeded"), "is nested too deeply"),
+        (OSError(5, "Input/output error"), "cannot be read (Input/output error)"),
+        (ValueError("one\ntwo" + 5000 * "x"), "cannot be read (ValueError: one two"),
+    ],
+)
+def test_a_reader_raises_its_own_error_with_the_file(fault: Exception, says: str) -> None:
+    with pytest.raises(DataError) as told:
+        read(Path("x.idx"), fault)
+    assert str(told.value).startswith(f"x.idx: {says}")
+    assert len(str(told.value)) < 300
+    assert told.value.__cause__ is fault
+    assert told.value.unforeseen
+
+
+def test_what_a_reader_says_itself_and_ctrl_c_pass_as_they_are() -> None:
+    mine = RecordError("mine")
+    for fault in (mine, KeyboardInterrupt()):
+        with pytest.raises(type(fault)) as told:
+            read(Path("x"), fault)
+        assert told.value is fault
+    assert not mine.unforeseen
+    assert read(Path("x")) == "x"
+
+
+def test_debugging_shows_what_was_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(DEBUG, "1")
+    with pytest.raises(KeyError), reading("x", DataError):
+        raise KeyError("lr")
+    with pytest.raises(KeyError), foreseen():
+        raise KeyError("lr")
+    monkeypatch.setenv(DEBUG, "0")
+    with pytest.raises(DataError), reading("x", DataError):
+        raise KeyError("lr")
+
+
+def test_what_the_program_is_to_blame_for_is_written_into_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(UnexpectedError) as told, foreseen():
+        raise KeyError("lr")
+    (file,) = tmp_path.iterdir()
+    assert re.fullmatch(
+        rf"coterie \S+ failed: KeyError: 'lr'; please report it, with {re.escape(str(file))}",
+        str(told.value),
+    )
+    written = file.read_text(encoding="utf-8")
+    assert 'raise KeyError("lr")' in written
+    assert file.stat().st_mode & 0o077 == 0
+
+
+def test_a_full_disk_is_nobodys_fault_but_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    full = OSError(28, "No space left on device")
+    assert str(in_our_words(full)) == "No space left on device; COTERIE_DEBUG=1 shows where"
+
+    def nowhere(*_: object, **__: object) -> object:
+        raise full
+
+    monkeypatch.setattr("tempfile.mkstemp", nowhere)
+    assert str(in_our_words(KeyError("lr"))).endswith(
+        "please report it, with what COTERIE_DEBUG=1 shows"
+    )
+
+
+FAULTS = """
+import sys
+import torch
+
+def leaves(input_shape, n_classes):
+    sys.exit(0)
+
+class Net(torch.nn.Module):
+    steps = 0
+
+    def __init__(self, n_classes, ends):
+        super().__init__()
+        self.layer = torch.nn.Linear(784, n_classes)
+        self.ends = ends
+
+    def forward(self, x):
+        Net.steps += 1
+        if Net.steps > 40:
+            self.ends()
+        return self.layer(x.flatten(1))
+
+def leaves_later(n_classes):
+    return Net(n_classes, sys.exit)
+"""
+
+
+@pytest.mark.parametrize("name", ["leaves", "leaves_later"])
+def test_a_users_code_that_ends_the_program_is_told_of(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    Path(f"ends_{name}.py").write_text(FAULTS, encoding="utf-8")
+    sets = ("partition.num_nodes=10", "train.steps=3", f"model.name=ends_{name}:{name}")
+    done = coterie("run", "quickstart", *(w for one in sets for w in ("--set", one)))
+    assert done.exit_code == 2, done.output
+    assert "SystemExit" in done.output
+    assert f"(ends_{name}.py, line " in done.output
+
+
+def test_a_command_that_fails_in_a_way_nobody_foresaw_is_one_line(tmp_path: Path) -> None:
+    program = (
+        "import coterie.analysis.compare as c, coterie.cli as cli\n"
+        "c.compare = lambda *_: {}['lr']\n"
+        "cli.find_complete = lambda _: []\n"
+        "cli.main(['compare', '--json', '.'])\n"
+    )
+    said = {}
+    for debug in ("", "1"):
+        env = {**os.environ, "TMPDIR": str(tmp_path), DEBUG: debug}
+        done = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, env=env, check=False
+        )
+        assert done.returncode == 1
+        said[debug] = done.stderr
+    (file,) = tmp_path.iterdir()
+    assert said[""].count("\n") == 1
+    assert said[""].endswith(f"failed: KeyError: 'lr'; please report it, with {file}\n")
+    assert said["1"].startswith("Traceback")

@@ -1,0 +1,429 @@
+"""Every reader of files, with good ones to begin with. A reader that is not here is not tried."""
+
+import gzip
+import hashlib
+import io
+import json
+import os
+import shutil
+import tarfile
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from coterie.analysis.compare import compare
+from coterie.config.files import load_experiment, make_config, parse_override
+from coterie.config.prepare import prepare
+from coterie.core.errors import ConfigError
+from coterie.core.parquet import has_parquet, parquet_bytes
+from coterie.core.units import quantity
+from coterie.data import cache
+from coterie.data.archive import unpack
+from coterie.data.arrays import find_arrays, read_arrays
+from coterie.data.celeba import find_celeba, read_celeba
+from coterie.data.idx import read_idx_pairs
+from coterie.data.leaf import find_leaf, read_leaf
+from coterie.partition.file import from_file
+from coterie.partition.values import Examples, Rule
+from coterie.preview.from_labels import hours, read_fleet
+from coterie.preview.planfile.reading import read_plan
+from coterie.preview.planfile.writing import contents
+from coterie.render.watch.reader import see
+from coterie.runs.checkpoint import FORMAT, last_good, origin
+from coterie.runs.execute import execute
+from coterie.runs.node_scores import read_table
+from coterie.runs.record import find_runs, read_run
+from coterie.runs.retime import retime
+from coterie.runs.sweep.resume import recorded_jobs
+from coterie.topology.file import read_topology
+from coterie.topology.matrix import read_access, read_column, read_matrix
+from coterie.topology.values import Speed
+from datafiles import idx_bytes, leaf_content
+from fuzz.worker import Reader
+from made_runs import made_run, write_run
+from plans import EXAMPLE
+from resuming import stopped_at, tiny
+
+ROOT = Path(__file__).parents[2]
+SPEED = Speed()
+Make = Callable[[Path], Reader]
+PHONES = b"""node,site,up_mbit_per_s,down_mbit_per_s,latency_ms,region,may_serve,step_s,online,a,b
+a 1,north,20,80,18,DE,yes,0.1,22-6,400,20
+a 2,north,15,60,20,DE,no,0.2,0-24,350,40
+b 1,south,25,100,16,DE,yes,5ms,,10,300
+b 2,south,10,40,25,NL,,1,8:30-17,0,60
+"""
+STATIONS = b"""a,b,mbit_per_s,latency_ms,tier,server,capacity
+north,core,1000,4,backhaul,yes,4
+south,core,1000,6,backhaul,yes,4
+core,,,,,yes,
+"""
+LINKS = STATIONS + b"d 1,north,20,18,access,,\nd 2,north,20,18,access,,\nd 3,south,9,7,access,,\n"
+WAN = b"""from,to,mbytes_per_s,latency_ms
+north,south,10,20
+south,north,8,22
+north,core,100,5
+core,south,90,6
+"""
+GRAPH = {
+    "nodes": [
+        *({"id": f"d{i}", "device": True} for i in range(4)),
+        {"id": "s", "server": True, "capacity": 4},
+    ],
+    "links": [
+        {"source": f"d{i}", "target": "s", "mbytes_per_s": 10, "latency_ms": 1} for i in range(4)
+    ],
+}
+GRAPHML = b"""<?xml version="1.0" encoding="utf-8"?>
+<graphml xmlns="http://graphml.graphdrawing.org/xmlns">
+<key id="k0" for="edge" attr.name="mbytes_per_s" attr.type="double"/>
+<key id="k1" for="node" attr.name="device" attr.type="boolean"/>
+<graph edgedefault="undirected">
+<node id="a"><data key="k1">true</data></node><node id="b"><data key="k1">true</data></node>
+<node id="s"/>
+<edge source="a" target="s"><data key="k0">10</data></edge>
+<edge source="b" target="s"><data key="k0">5</data></edge>
+</graph></graphml>
+"""
+
+
+def _experiment(scratch: Path) -> Reader:
+    files = {path.name: path.read_bytes() for path in (ROOT / "experiments").glob("*.toml")}
+    read = partial(_each, load_experiment, "*.toml")
+    return Reader(files, read)
+
+
+def _each(read: Callable[[Path], object], pattern: str, folder: Path) -> None:
+    """Read the file that was changed last, of those that match."""
+    read(max(folder.glob(pattern), key=lambda path: path.stat().st_mtime_ns))
+
+
+def _text(read: Callable[[str], object], *seeds: str) -> Make:
+    """Make a reader of what stands on a command line, or in a cell."""
+
+    def from_file(folder: Path) -> object:
+        return read((folder / "x").read_bytes().decode("utf-8", "surrogateescape"))
+
+    def wrap(_: str, content: bytes) -> bytes:
+        return content if len(content) < 100_000 else content[:100_000]
+
+    joined = {f"{i}": seed.encode() for i, seed in enumerate(seeds)}
+
+    def read_any(folder: Path) -> object:
+        newest = max(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns)
+        shutil.copyfile(newest, folder.parent / "x")
+        return from_file(folder.parent)
+
+    return lambda scratch: Reader(joined, read_any, wrap=wrap)
+
+
+def _setting(text: str) -> object:
+    key, value = parse_override(text)
+    return load_experiment(ROOT / "experiments" / "quickstart.toml", [f"{text}"]), key, value
+
+
+def _amount(text: str) -> float:
+    """Read an amount as an option does, which says in its own words what is no amount."""
+    try:
+        return quantity(text, "size")
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
+def _one(name: str, content: bytes, read: Callable[[Path], object]) -> Make:
+    return lambda scratch: Reader({name: content}, lambda folder: read(folder / name))
+
+
+def _topology(name: str, content: bytes) -> Make:
+    return _one(name, content, lambda path: read_topology(path, SPEED, SPEED))
+
+
+def _fleet(network: bytes, nodes: bytes = PHONES) -> Make:
+    def read(folder: Path) -> object:
+        return read_fleet(folder / "nodes.csv", folder / "net.csv")
+
+    return lambda scratch: Reader({"nodes.csv": nodes, "net.csv": network}, read)
+
+
+def _matrix(scratch: Path) -> Reader:
+    speed = b",a,b,c\na,,10,5\nb,10,,2.5\nc,5,2.5,\n"
+    late = b",a,b,c\na,,0.01,0.02\nb,0.01,,0.1\nc,0.02,0.1,\n"
+
+    def read(folder: Path) -> object:
+        return read_matrix(folder / "speed.csv", folder / "late.csv", SPEED)
+
+    return Reader({"speed.csv": speed, "late.csv": late}, read)
+
+
+def _partition(name: str, content: Callable[[], bytes]) -> Make:
+    def read(folder: Path) -> object:
+        rule = Rule("file", None, None, file=str(folder / name))
+        return from_file(Examples(np.arange(6) % 3), rule, np.random.default_rng(0))
+
+    return lambda scratch: Reader({name: content()}, read)
+
+
+def _dealt_csv() -> bytes:
+    rows = [f"{i},n{i % 3},e{i % 3 // 2}" for i in range(6)]
+    return "\n".join(["example,node,edge", *rows, ""]).encode()
+
+
+def _dealt_parquet() -> bytes:
+    nodes = [f"n{i % 3}" for i in range(6)]
+    return parquet_bytes({"example": (int, range(6)), "node": (str, nodes)})
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    """Return all files of a folder, as a reader wants them."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def _run(read: Callable[[Path], object]) -> Make:
+    """Make a reader of a run that is there, and was trained."""
+
+    def make(scratch: Path) -> Reader:
+        what = make_config(
+            {
+                "data": {"sample": 0.05},
+                "partition": {"num_nodes": 10, "num_edges": 10},
+                "algorithm": {"name": "fedavg-ic", "num_groups": 2, "tau2": 2},
+                "train": {"steps": 4, "measure": ["accuracy", "loss", "Delta", "nodes"]},
+            }
+        )
+        execute(what, scratch / "run")
+        changed = ("config.toml", "meta.json", "rows.jsonl", "summary.json", "grouping.json")
+        files = {
+            name: content
+            for name, content in _files(scratch / "run").items()
+            if not name.endswith((".safetensors", ".lock"))
+        }
+        more = tuple(name for name in files if name.startswith("nodes"))
+        return Reader(files, read, tuple(n for n in (*changed, *more) if n in files))
+
+    return make
+
+
+def _shown(folder: Path) -> None:
+    """Do with a run what tables and pages do."""
+    from coterie.render.page.pagedata import page_data
+
+    runs, _ = find_runs([folder])
+    if runs:
+        compare(runs, None)
+        page_data(runs)
+
+
+def _sweep(scratch: Path) -> Reader:
+    write_run(made_run(scratch / "s" / "one"))
+    config = made_run(scratch / "x").config
+    told = {"runs": [{"folder": "one", "config": dict(config)}]}
+    files = _files(scratch / "s") | {"runs.json": json.dumps(told, indent=1).encode()}
+    return Reader(files, recorded_jobs, ("runs.json", "one/config.toml"))
+
+
+def _checkpoint(scratch: Path) -> Reader:
+    what = tiny(steps=8)
+    stopped_at(4, what, scratch / "run")
+    belongs = origin(what, prepare(what))
+    (newest, *others) = sorted((scratch / "run").glob("checkpoint-*"), reverse=True)
+    files = {n: c for n, c in _files(scratch / "run").items() if n not in {o.name for o in others}}
+    body = files[newest.name].partition(b"\n")[2]
+
+    def wrap(name: str, content: bytes) -> bytes:
+        if name != newest.name:
+            return content
+        return FORMAT + hashlib.sha256(content).hexdigest().encode() + b"\n" + content
+
+    def read(folder: Path) -> object:
+        return last_good(folder, belongs, lambda line: None)
+
+    return Reader(files | {newest.name: body}, read, (newest.name, "rows.jsonl"), wrap)
+
+
+def _pictures(pack: bool) -> Make:
+    rng = np.random.default_rng(0)
+    files = {
+        "x": idx_bytes(rng.integers(0, 256, (4, 3, 3), dtype=np.uint8)),
+        "y": idx_bytes((np.arange(4) % 2).astype(np.uint8)),
+    }
+
+    def read(folder: Path) -> object:
+        return read_idx_pairs([folder / "x", folder / "y"], 10)
+
+    def packed(_: str, content: bytes) -> bytes:
+        return gzip.compress(content, mtime=0) if pack else content
+
+    return lambda scratch: Reader(files, read, wrap=packed)
+
+
+def _damaged_gzip(scratch: Path) -> Reader:
+    reader = _pictures(pack=False)(scratch)
+    return replace(reader, files={n: gzip.compress(c, mtime=0) for n, c in reader.files.items()})
+
+
+def _leaf(scratch: Path) -> Reader:
+    content = leaf_content({"ann": [0, 1], "bob": [2]})
+    for user in content["user_data"].values():
+        user["x"] = [[0.0, 1.0, 0.2, 0.4] for _ in user["x"]]
+    files = {"train/a.json": json.dumps(content).encode()}
+
+    def read(folder: Path) -> object:
+        return read_leaf(find_leaf(folder), 62, (1, 2, 2))
+
+    return Reader(files, read)
+
+
+def _arrays(pack: bool) -> Make:
+    """Make a reader of one's own arrays: a .npz, or .npy files."""
+
+    def make(scratch: Path) -> Reader:
+        arrays = {
+            "x": np.zeros((4, 1, 2, 2), np.float32),
+            "y": np.array([0, 1, 0, 1]),
+            "user": np.array(["a", "a", "b", "b"]),
+        }
+        files = {}
+        for name, array in arrays.items():
+            out = io.BytesIO()
+            np.save(out, array)
+            files[f"{name}.npy"] = out.getvalue()
+        if not pack:
+            return Reader(files, lambda folder: read_arrays(find_arrays(folder)))
+        whole = io.BytesIO()
+        np.savez_compressed(whole, **arrays)  # type: ignore[arg-type]
+
+        def read(folder: Path) -> object:
+            return read_arrays(find_arrays(folder / "a.npz"))
+
+        return Reader({"a.npz": whole.getvalue()}, read)
+
+    return make
+
+
+def _npz_inside(scratch: Path) -> Reader:
+    """Make a reader of a .npz whose members are changed, with the right sums around them."""
+    inner = _arrays(pack=False)(scratch)
+
+    def wrap(name: str, content: bytes) -> bytes:
+        out = io.BytesIO()
+        with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+            for each, good in inner.files.items():
+                archive.writestr(each, content if each == name else good)
+        return out.getvalue()
+
+    def read(folder: Path) -> object:
+        newest = max(folder.glob("*.npy"), key=lambda path: path.stat().st_mtime_ns)
+        shutil.copyfile(newest, folder / "a.npz")
+        return read_arrays(find_arrays(folder / "a.npz"))
+
+    return Reader(inner.files, read, wrap=wrap)
+
+
+def _celeba(scratch: Path) -> Reader:
+    folder = scratch / "celeba" / "img_align_celeba"
+    folder.mkdir(parents=True)
+    names = [f"{i:06}.jpg" for i in range(1, 7)]
+    for name in names:
+        Image.new("RGB", (178, 218)).save(folder / name, quality=20)
+    head = " ".join(["Smiling", *(f"A{i}" for i in range(39))])
+    lines = [f"{name} {'1 ' * 40}" for name in names]
+    who = "\n".join(f"{name} 7" for name in names) + "\n"
+    (folder.parent / "identity_CelebA.txt").write_text(who)
+    (folder.parent / "list_attr_celeba.txt").write_text("\n".join(["6", head, *lines, ""]))
+
+    def read(folder: Path) -> object:
+        return read_celeba(find_celeba(folder))
+
+    return Reader(_files(folder.parent), read)
+
+
+def _archive(kind: str) -> Make:
+    out = io.BytesIO()
+    if kind == "zip":
+        with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("a/x", b"x" * 600)
+            archive.writestr("y", b"y")
+    else:
+        with tarfile.open(fileobj=out, mode="w:gz" if kind == "tgz" else "w") as tar:
+            for name, size in (("a/x", 600), ("y", 1)):
+                info = tarfile.TarInfo(name)
+                info.size = size
+                tar.addfile(info, io.BytesIO(b"x" * size))
+
+    def read(folder: Path) -> None:
+        into = folder.parent / f"into-{os.getpid()}"
+        shutil.rmtree(into, ignore_errors=True)
+        unpack(folder / f"a.{kind}", into, max_bytes=10_000_000, max_files=1000)
+
+    return lambda scratch: Reader({f"a.{kind}": out.getvalue()}, read)
+
+
+def _kept(scratch: Path) -> Reader:
+    arrays = {"x": np.zeros((4, 1, 2, 2), np.uint8), "y": np.array([0, 1, 0, 1])}
+    about = {"form": cache.FORM, "shape": [4, 1, 2, 2], "n_classes": 2, "name": "arrays"}
+    files = {"about.json": json.dumps(about | {"has_test": False, "user_names": []}).encode()}
+    for name, array in arrays.items():
+        out = io.BytesIO()
+        np.save(out, array)
+        files[f"{name}.npy"] = out.getvalue()
+    return Reader(files, vars(cache)["_open"])
+
+
+READERS: dict[str, Make] = {
+    "experiment file": _experiment,
+    "--set": _text(
+        _setting, "train.lr=0.1", 'algorithm.name="fedavg"', "seed=3", "partition.num_nodes=20"
+    ),
+    "quantity": _text(_amount, "5MB", "1.5 GB", "10"),
+    "hours": _text(hours, "22-6", "8:30-17", "0-24, 3-4"),
+    "network, CSV": _topology("net.csv", LINKS),
+    "network, JSON": _topology("net.json", json.dumps(GRAPH).encode()),
+    "network, GraphML": _topology("net.graphml", GRAPHML),
+    "network, matrix": _matrix,
+    "network, pairs": _one("wan.csv", WAN, lambda path: read_matrix(path, None, SPEED, sites=True)),
+    "fleet on links": _fleet(STATIONS),
+    "fleet on a WAN": _fleet(WAN),
+    "access links": _one(
+        "access.csv",
+        b"node,up_mbit_per_s,down_mbit_per_s,latency_ms\na,1,2,3\nb,4,5,6\n",
+        lambda path: read_access(path, ["a", "b"], 2),
+    ),
+    "node column": _one(
+        "gflops.csv",
+        b"node,gflops\na,1\nb,4\n",
+        lambda path: read_column(path, ["a", "b"], 2, "gflops"),
+    ),
+    "partition, CSV": _partition("dealt.csv", _dealt_csv),
+    "plan, JSON": _one("plan.json", contents(EXAMPLE, ".json"), read_plan),
+    "plan, CSV": _one("plan.csv", contents(EXAMPLE, ".csv"), read_plan),
+    "run": _run(read_run),
+    "run, shown": _run(_shown),
+    "run, watched": _run(see),
+    "run, retimed": _run(lambda folder: retime(read_run(folder), ["network.link_mbytes_per_s=10"])),
+    "run, nodes": _run(read_table),
+    "sweep": _sweep,
+    "checkpoint": _checkpoint,
+    "IDX": _pictures(pack=False),
+    "IDX, gzip inside": _pictures(pack=True),
+    "IDX, gzip": _damaged_gzip,
+    "LEAF": _leaf,
+    ".npy": _arrays(pack=False),
+    ".npz": _arrays(pack=True),
+    ".npz inside": _npz_inside,
+    "CelebA": _celeba,
+    "zip": _archive("zip"),
+    "tar": _archive("tar"),
+    "tar.gz": _archive("tgz"),
+    "decoded arrays": _kept,
+}
+if has_parquet():
+    READERS["partition, Parquet"] = _partition("dealt.parquet", _dealt_parquet)
