@@ -13,7 +13,7 @@ extra  = @echo "$(VENV): $(1)"; $(PIP) -e '.[dev,$(1)]' $(2) | $(NEWS)
 SUITE  = $(BIN)/python -m pytest -n auto --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test suite test-all test-ray test-flower test-pythons test-stress fuzz same browser dataset lint docs bench bench-network bench-grouping bench-fleets bench-engine bench-auto bench-ray bench-flower clean
+.PHONY: help demo test suite test-all test-ray test-flower test-pythons test-stress fuzz same browser dataset lint docs release bench bench-network bench-grouping bench-fleets bench-engine bench-auto bench-ray bench-flower clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -106,6 +106,10 @@ docs: $(READY)  ## the site: site/index.html, which opens from disk (installs mk
 	$(BIN)/python scripts/reference.py --check
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 	@echo "site: site/index.html"
+
+release: $(READY)  ## wheel, sdist and SBOM in dist/, installed and tried in fresh environments; nothing is uploaded (minutes)
+	$(call extra,release)
+	$(BIN)/python scripts/release.py
 
 bench: $(READY)  ## print the speed table of this machine
 	$(BIN)/python benchmarks/speed.py

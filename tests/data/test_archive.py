@@ -311,6 +311,14 @@ def test_more_members_or_bytes_than_allowed_are_refused(tmp_path: Path, pack: Pa
     unpack(tmp_path / "source", tmp_path / "out", max_files=2, max_bytes=100)
 
 
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
+def test_an_archive_that_unpacks_to_much_more_is_refused_before_it_is_written(
+    tmp_path: Path, pack: Callable[[bytes], bytes]
+) -> None:
+    content = pack(tarred([("bomb", bytes(20_000_000))]))
+    refuses(tmp_path, content, "'bomb' makes it 20000000 bytes, 16777216 are", max_bytes=1 << 33)
+
+
 @pytest.mark.parametrize("declared", [10, 1 << 19])
 def test_a_zip_bomb_that_lies_about_its_size_is_stopped(tmp_path: Path, declared: int) -> None:
     content = bytearray(zipped([("bomb", bytes(1 << 22))]))

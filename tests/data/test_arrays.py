@@ -1,5 +1,6 @@
 """A user's own arrays, from files or a function: what is read, and what is refused."""
 
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -115,8 +116,8 @@ def test_an_array_that_claims_more_than_its_file_holds_is_refused(tmp_path: Path
         with archive.open("x.npy", "w") as file:
             np.lib.format.write_array_header_1_0(file, header)
         archive.infolist()[0].file_size += 4_000_000_000 * 784  # as the directory will have it
-        archive.writestr("y.npy", b"")
-    with pytest.raises(DataError, match="claims 3,136,000,000,000 bytes, more than it can hold"):
+        archive.writestr("y.npy", _npy("'<i8'", "(2,)", bytes(16)))
+    with pytest.raises(DataError, match=r"unpacks to 3,136,000,000,016 bytes, over 100 times its"):
         read_arrays(find_arrays(tmp_path / "lies.npz"))
     with pytest.raises(DataError, match=r"must be an \.npz file, or a folder"):
         find_arrays(tmp_path / "none")
@@ -177,9 +178,9 @@ def _npy(descr: str, shape: str, data: bytes = b"") -> bytes:
 
 
 HOSTILE = {
-    "V0": (_npy("'|V0'", "(-1,)"), r"type must be of numbers or text, got \|V0"),
-    "S0": (_npy("'|S0'", "(-1,)"), r"type must be of numbers or text, got \|S0"),
-    "U0": (_npy("'<U0'", "(1000000000,)"), "type must be of numbers or text, got <U0"),
+    "V0": (_npy("'|V0'", "(-1,)"), r"type must be of numbers or text, got '\|V0'"),
+    "S0": (_npy("'|S0'", "(-1,)"), r"type must be of numbers or text, got '\|S0'"),
+    "U0": (_npy("'<U0'", "(1000000000,)"), "type must be of numbers or text, got '<U0'"),
     "fields": (_npy("[('a', '<i8')]", "(1,)", b"\0" * 8), "type must be of numbers or text"),
     "negative": (_npy("'|u1'", "(-2, -3)", b"\0" * 6), r"counts of an array, got \(-2, -3\)"),
     "true": (_npy("'|u1'", "(True,)", b"\0"), r"counts of an array, got \(True,\)"),
@@ -224,3 +225,32 @@ def test_no_array_is_read_where_the_names_are_wrong(tmp_path: Path) -> None:
             archive.writestr(f"a{number:02}.npy", b"not an array")
     with pytest.raises(DataError, match=r"has 'a00', .*'a07' and 4 more$"):
         read_arrays([tmp_path / "many.npz"])
+
+
+def test_a_packed_npz_that_unpacks_to_much_more_is_refused_before_it_takes_memory(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "bomb.npz"
+    x, y = np.zeros((40_000, 1000), np.uint8), np.arange(40_000) % 2
+    np.savez_compressed(path, x=x, y=y)
+    tracemalloc.start()
+    with pytest.raises(DataError, match=r"40,320,000 bytes, over 100 times .* by np\.savez"):
+        read_arrays([path])
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 5_000_000
+    np.savez(path, x=x, y=y)  # as the error says
+    assert read_arrays([path]).x.shape == (40_000, 1000)
+
+
+def test_names_that_repeat_may_pack_well_beside_examples_that_do_not(tmp_path: Path) -> None:
+    user = np.repeat([f"somebody with a long name {i}" for i in range(20)], 10_000)
+    x = np.random.default_rng(0).integers(0, 256, (len(user), 4), dtype=np.uint8)
+    np.savez_compressed(tmp_path / "a.npz", x=x, y=np.arange(len(user)) % 2, user=user)
+    assert len(read_arrays([tmp_path / "a.npz"]).user_names) == 20
+
+
+def test_numbers_too_large_for_32_bits_are_refused_without_a_warning(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", x=np.full((4, 2), 1e300), y=np.arange(4) % 2)
+    with pytest.raises(DataError, match="not finite numbers"):
+        read_arrays([tmp_path / "a.npz"])

@@ -80,6 +80,18 @@ PIXELS = [[0.5] * 784]
             "a pixel 0.5; it must be a byte divided by 255",
         ),
         ({"users": [], "num_samples": [], "user_data": {}}, "the files have no examples"),
+        *(
+            ({"users": ["u"], "num_samples": [1], "user_data": {"u": {"x": x, "y": [0]}}}, says)
+            for x, says in {
+                "null": (None, "has num_samples 1, but -1 x"),
+                "text": ("[[", "user 'u': x must be lists of numbers"),
+                "flat": ([0.0] * 784, "has num_samples 1, but 0 x"),
+                "a number between": ([[0.0] * 784, 3], "user 'u': x must be lists of numbers"),
+                "text in a row": ([[*[0.0] * 783, "1"]], "user 'u': x must be lists of numbers"),
+                "truth in a row": ([[*[0.0] * 783, True]], "user 'u': x must be lists of numbers"),
+                "brackets in text": ([["[", *[0.0] * 783]], "has num_samples 1, but 2 x"),
+            }.values()
+        ),
     ],
 )
 def test_what_is_not_leafs_is_refused(tmp_path: Path, content: object, says: str) -> None:
@@ -182,8 +194,24 @@ def test_a_small_gzip_of_much_json_is_refused_before_it_is_parsed(tmp_path: Path
     packed = gzip.compress(b'{"user_data": {"u": {"y": [], "x": [[' + zeros + b"0]]}}}")
     path.write_bytes(packed)
     tracemalloc.start()
-    with pytest.raises(DataError, match=f"over 200 times its {len(packed):,}; if .* gunzip it"):
+    with pytest.raises(DataError, match=f"over 100 times its {len(packed):,}; if .* gunzip it"):
         read_leaf([path], 62, SHAPE)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 40_000_000
+
+
+def test_a_file_of_many_pixels_takes_little_more_memory_than_its_text(tmp_path: Path) -> None:
+    row = b"[" + b",".join([b"0"] * 784) + b"]"
+    n = 8000
+    path = tmp_path / "a.json"
+    path.write_bytes(
+        b'{"users": ["u"], "num_samples": [%d], "user_data": {"u": {"y": [%s], "x": [%s]}}}'
+        % (n, b",".join([b"1"] * n), b", ".join([row] * n))
+    )
+    tracemalloc.start()
+    x, *_ = read_leaf([path], 62, SHAPE)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert x.shape == (n, *SHAPE)
+    assert peak < 5 * path.stat().st_size

@@ -244,3 +244,12 @@ def test_ctrl_c_says_what_it_leaves(
     assert done.exit_code == 130
     assert done.output == "coterie: stopped; the cache is as it was\n"
     assert not cache.exists()
+
+
+def test_every_place_on_the_web_is_asked_over_https_for_files_with_a_pinned_sum() -> None:
+    on_the_web = [each for each in DATASETS.values() if each.web]
+    assert len(on_the_web) > 5
+    for each in on_the_web:
+        assert all(place.startswith("https://") for place in each.web)
+        pinned = sources._pins(each)
+        assert all({name, name.removesuffix(".gz")} & set(pinned) for name in each.web_files)

@@ -141,7 +141,10 @@ DATASETS: dict[str, Known] = {
         find_idx,
         _idx(10),
         debian=("dataset-fashion-mnist", Path("/usr/share/datasets/fashion-mnist")),
-        web=("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",),
+        web=(
+            "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion",
+            "https://storage.googleapis.com/tensorflow/tf-keras-datasets",
+        ),
         web_files=FOUR_FILES,
         pins="mnist-f",
         licence="MIT",

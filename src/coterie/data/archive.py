@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Literal, Self
 
 from coterie.core.errors import DataError
+from coterie.data.files import most_unpacked
 
 MAX_BYTES = 1 << 33
 MAX_FILES = 1 << 18
@@ -54,6 +55,7 @@ def unpack(
         if into.exists() and (not into.is_dir() or any(into.iterdir())):
             raise DataError(f"{into}: must be new or empty to unpack {archive.name} into it")
         with TemporaryDirectory(dir=into.parent, prefix=".unpack-") as beside:
+            max_bytes = min(max_bytes, most_unpacked(archive.stat().st_size))
             (root := Path(beside) / "files").mkdir()  # `beside` is open to its owner only
             for info, kind, pieces in _checked(archive, max_bytes, max_files):
                 at = f" at or after {info.name[:200]!r}"

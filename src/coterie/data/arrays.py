@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from coterie.core.arrays import Ints
 from coterie.core.errors import DataError
 from coterie.data.dataset import CHUNK, Dataset, Values, check_dataset
-from coterie.data.files import DEFLATE_MOST
+from coterie.data.files import PACKED_MOST, most_unpacked
 from coterie.data.npy import claimed_bytes, open_npy
 
 NAMES = ("x", "y", "user", "test")
@@ -55,7 +55,8 @@ def read_arrays(files: list[Path], name: str = "arrays") -> Dataset:
 def _values(x: NDArray[Any], where: Path) -> Values:
     """Return x as bytes or 32-bit floats, images as [N, channels, height, width]."""
     if x.dtype.kind == "f":
-        x = x.astype(np.float32, copy=False)
+        with np.errstate(over="ignore", invalid="ignore"):  # what is infinite then is refused
+            x = x.astype(np.float32, copy=False)
         if x.ndim > 2 and 0 <= x.min() and 1 < x.max() <= 255 and (x[:CHUNK] % 1 == 0).all():
             raise DataError(f"{where}: x looks like pixels; store x.astype(np.uint8)")
     elif x.dtype != np.uint8:
@@ -107,28 +108,36 @@ def _npy(path: Path) -> NDArray[Any]:
 
 
 def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
-    """Read the arrays of an .npz, each refused if its header claims more than its member holds."""
+    """Read the arrays of an .npz, all refused if their headers claim what they do not hold."""
     found: dict[str, NDArray[Any]] = {}
     with _reading(path), zipfile.ZipFile(path) as archive:
         members = archive.infolist()
         _check_names([member.filename.removesuffix(".npy") for member in members], path)
+        size = sum(_claimed(archive, member) for member in members)
+        if size > most_unpacked(packed := path.stat().st_size):
+            raise ValueError(
+                f"unpacks to {size:,} bytes, over {PACKED_MOST} times its {packed:,}; if that is "
+                "right, write it by np.savez"
+            )
         for member in members:
-            if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                raise ValueError(f"{member.filename} is packed in a way that NumPy does not use")
-            if member.filename.removesuffix(".npy") in found:
+            name = member.filename.removesuffix(".npy")
+            if name in found:
                 raise ValueError(f"{member.filename} is there twice")
             with archive.open(member) as file:
-                size = claimed_bytes(file, member.filename)
-                room = member.file_size - file.tell()
-            if size != room:
-                raise ValueError(f"{member.filename} claims {size:,} bytes and has {room:,}")
-            if size > DEFLATE_MOST * min(member.compress_size, path.stat().st_size):
-                raise ValueError(f"{member.filename} claims {size:,} bytes, more than it can hold")
-            with archive.open(member) as file:
-                found[member.filename.removesuffix(".npy")] = np.lib.format.read_array(
-                    file, allow_pickle=False
-                )
+                found[name] = np.lib.format.read_array(file, allow_pickle=False)
     return found
+
+
+def _claimed(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
+    """Return how many bytes of array a member claims, which must be what it has."""
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError(f"{member.filename} is packed in a way that NumPy does not use")
+    with archive.open(member) as file:
+        size = claimed_bytes(file, member.filename)
+        room = member.file_size - file.tell()
+    if size != room:
+        raise ValueError(f"{member.filename} claims {size:,} bytes and has {room:,}")
+    return size
 
 
 def _check_names(names: Iterable[str], where: Path) -> None:

@@ -11,9 +11,19 @@ from pathlib import Path
 from coterie.core.errors import DataError
 
 GZIP_MAGIC = b"\x1f\x8b"
-DEFLATE_MOST = 1032  # no deflate stream unpacks to more than this many times its size
-GZIP_MOST, GZIP_FREE = 200, 1 << 20  # pictures and LEAF's JSON unpack to far less
+# Of real files LEAF's JSON unpacks to most, 25 times its size; deflate can go up to 1,032 times.
+# What is small may: labels that are sorted (840 times), pictures that are empty (1,028).
+PACKED_MOST, PACKED_FREE = 100, 1 << 24
 PIECE = 1 << 20
+
+
+def most_unpacked(size: int) -> int:
+    """Return the most bytes that a packed file of this size may unpack to.
+
+    >>> most_unpacked(100), most_unpacked(10**6)
+    (16777216, 100000000)
+    """
+    return max(PACKED_FREE, PACKED_MOST * size)
 
 
 def is_gzip(path: Path) -> bool:
@@ -25,9 +35,9 @@ def is_gzip(path: Path) -> bool:
 def check_room(path: Path, needed: int) -> None:
     """Refuse, before it takes memory, a file that is too small to hold so many bytes in earnest."""
     size, packed = path.stat().st_size, is_gzip(path)
-    if packed and needed > max(GZIP_FREE, GZIP_MOST * size):
+    if packed and needed > most_unpacked(size):
         raise DataError(
-            f"{path}: unpacks to {needed:,} bytes or more, over {GZIP_MOST} times its {size:,}; "
+            f"{path}: unpacks to {needed:,} bytes or more, over {PACKED_MOST} times its {size:,}; "
             "if that is right, gunzip it first"
         )
     if not packed and needed > size:
@@ -37,7 +47,7 @@ def check_room(path: Path, needed: int) -> None:
 def unpacked(path: Path, limit: int) -> bytearray:
     """Read a file, gunzipped if need be; one that holds more than `limit` bytes is refused."""
     if is_gzip(path):
-        limit = min(limit, max(GZIP_FREE, GZIP_MOST * path.stat().st_size))
+        limit = min(limit, most_unpacked(path.stat().st_size))
     content = at_most(path, limit + 1)
     if len(content) > limit:
         check_room(path, len(content))
@@ -61,10 +71,13 @@ def content_sha256(path: Path) -> str:
     >>> content_sha256(Path(__file__)) == hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
     True
     """
-    digest = hashlib.sha256()
+    digest, size = hashlib.sha256(), 0
     with _opened(path) as file:
         while piece := file.read(PIECE):
             digest.update(piece)
+            size += len(piece)
+            if size > PACKED_FREE:
+                check_room(path, size)
     return digest.hexdigest()
 
 

@@ -1,5 +1,7 @@
 """LEAF's JSON: `users`, `num_samples`, and for each user pictures `x` and labels `y`."""
 
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -8,6 +10,7 @@ from numpy.typing import NDArray
 
 from coterie.core.arrays import Bools, Ints
 from coterie.core.errors import DataError
+from coterie.core.printable import printable
 from coterie.core.types import Tick
 from coterie.data.dataset import check_labels
 from coterie.data.files import content_sha256, unpacked
@@ -15,10 +18,11 @@ from coterie.data.files import content_sha256, unpacked
 MOST_JSON_BYTES = 1 << 29  # LEAF writes FEMNIST in files of about 120 MB
 PARTS = ("train", "test")
 PIXEL_ERROR = 1e-3  # of a byte
+BLOCK = 256  # pictures decoded together; a number takes 32 bytes until it is a byte
 
 
 class _User(msgspec.Struct, forbid_unknown_fields=True):
-    x: list[list[float]]
+    x: msgspec.Raw  # lists of numbers, which would take 16 times the memory of the text at once
     y: list[int]
 
 
@@ -26,7 +30,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
     users: list[str]
     num_samples: list[int]
     user_data: dict[str, _User]
-    hierarchies: list[msgspec.Raw] | None = None
+    hierarchies: msgspec.Raw = msgspec.Raw()  # not used
 
 
 def find_leaf(folder: Path) -> list[Path]:
@@ -70,9 +74,12 @@ def read_leaf(
         for user in content.users:
             part = content.user_data[user]
             where = f"{path}: user {user!r}"
-            xs.append(_pixels(part.x, shape, where))
-            ys.append(_labels(part.y, n_classes, where))
+            x, y = _pixels(part.x, shape, where), _labels(part.y, n_classes, where)
             number = number_of.setdefault(user, len(number_of))
+            if not len(y):  # four arrays of nothing would take 2 kB
+                continue
+            xs.append(x)
+            ys.append(y)
             owners.append(np.full(len(part.y), number, dtype=np.int64))
             tested.append(np.full(len(part.y), path.parent.name == PARTS[1]))
     tick(len(files), len(files))
@@ -88,7 +95,7 @@ def _decode(path: Path) -> _File:
     try:
         content = msgspec.json.decode(unpacked(path, MOST_JSON_BYTES), type=_File)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise DataError(f"{path}: not a LEAF file ({error})") from error
+        raise DataError(f"{path}: not a LEAF file ({printable(str(error))})") from error
     if len(content.users) != len(content.num_samples):
         raise DataError(
             f"{path}: {len(content.users)} users but {len(content.num_samples)} num_samples"
@@ -98,21 +105,46 @@ def _decode(path: Path) -> _File:
         raise DataError(f"{path}: users and user_data differ, first in {odd[0]!r}")
     for user, claimed in zip(content.users, content.num_samples, strict=True):
         part = content.user_data[user]
-        if not len(part.x) == len(part.y) == claimed:
+        n_rows = bytes(part.x).count(b"[") - 1
+        if not n_rows == len(part.y) == claimed:
             raise DataError(
-                f"{path}: user {user!r} has num_samples {claimed}, but {len(part.x)} x and "
+                f"{path}: user {user!r} has num_samples {claimed}, but {n_rows} x and "
                 f"{len(part.y)} y"
             )
     return content
 
 
-def _pixels(rows: list[list[float]], shape: tuple[int, ...], where: str) -> NDArray[np.uint8]:
-    """Turn rows of k/255 into bytes k."""
+def _pixels(raw: msgspec.Raw, shape: tuple[int, ...], where: str) -> NDArray[np.uint8]:
+    """Turn the JSON of rows of k/255 into bytes k."""
     size = int(np.prod(shape))
-    wrong = next((len(row) for row in rows if len(row) != size), None)
-    if wrong is not None:
-        raise DataError(f"{where} has an x of {wrong} numbers; {size} make {list(shape)}")
-    values = np.array(rows, dtype=np.float64).reshape(-1, *shape) * 255
+    rows, pixels = _rows(bytes(raw), size, shape, where), bytearray()
+    while block := list(islice(rows, BLOCK)):
+        try:
+            numbers = msgspec.json.decode(b"[" + b",".join(block) + b"]", type=list[float])
+        except msgspec.MsgspecError as error:
+            raise DataError(f"{where}: x must be lists of numbers ({error})") from error
+        pixels += _whole(np.array(numbers, dtype=np.float64) * 255, where).tobytes()
+    return np.frombuffer(pixels, dtype=np.uint8).reshape(-1, *shape)
+
+
+def _rows(text: bytes, size: int, shape: tuple[int, ...], where: str) -> Iterator[bytes]:
+    """Yield what is between the brackets of each row, which must be as many values as asked."""
+    at, gap = 1, b""
+    if text[:1] + text[-1:] != b"[]":
+        raise DataError(f"{where}: x must be lists of numbers")
+    while (start := text.find(b"[", at)) >= 0 and gap.strip() in (b"", b","):
+        end = text.find(b"]", start)
+        row, gap, at = text[start + 1 : end], text[at:start], end + 1
+        count = row.count(b",") + 1 if row.strip() else 0
+        if count != size:
+            raise DataError(f"{where} has an x of {count} numbers; {size} make {list(shape)}")
+        yield row
+    if gap.strip() not in (b"", b",") or text[at:].strip() != b"]":
+        raise DataError(f"{where}: x must be lists of numbers")
+
+
+def _whole(values: NDArray[np.float64], where: str) -> NDArray[np.uint8]:
+    """Return values that are bytes, but for rounding, as bytes."""
     with np.errstate(invalid="ignore"):
         exact = np.rint(values)
         fine = (exact >= 0) & (exact <= 255) & (np.abs(values - exact) <= PIXEL_ERROR)

@@ -15,6 +15,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coterie.core.errors import short
+
 MAGIC = b"\x93NUMPY"
 LENGTHS = {(1, 0): "<H", (2, 0): "<I"}  # by version: how the length of the header is written
 MOST_HEADER = 10_000
@@ -61,14 +63,14 @@ def _shape(shape: object, name: str) -> tuple[int, ...]:
         and math.prod(max(n, 1) for n in shape) <= MOST
     ):
         return shape
-    raise ValueError(f"{name}: its shape must be counts of an array, got {str(shape)[:80]}")
+    raise ValueError(f"{name}: its shape must be counts of an array, got {short(shape)}")
 
 
 def _itemsize(descr: object, name: str) -> int:
     if descr in ("|O", "O"):
         raise ValueError(f"{name} holds Python objects; store numbers, or text as dtype str")
     if not isinstance(descr, str) or not PLAIN.fullmatch(descr):
-        raise ValueError(f"{name}: its type must be of numbers or text, got {str(descr)[:80]}")
+        raise ValueError(f"{name}: its type must be of numbers or text, got {short(descr)}")
     try:
         return int(np.dtype(descr).itemsize)
     except (TypeError, ValueError) as error:
