@@ -66,7 +66,8 @@ def _refused(error: OSError) -> str:
     except FileNotFoundError:
         return "the current folder was deleted; change to another one"
     what = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
-    return f"{what}cannot be used ({error.strerror or error})"
+    why = "it is no folder" if isinstance(error, FileExistsError) else error.strerror or error
+    return f"{what}cannot be used ({why})"
 
 
 @click.group(cls=FlowerCommands)
