@@ -71,7 +71,7 @@ def test_a_deployment_is_read_as_it_was_written(tmp_path: Path) -> None:
     pytest.importorskip(
         "cryptography", reason="flwr is not installed: pip install 'coterie[flower]'"
     )
-    d = deployment(tmp_path / "d", tls=True, rounds=3, numbers={"a": 4}, device_keys=True)
+    d = deployment(tmp_path / "d", tls=True, rounds=3, numbers={"a": 6}, device_keys=True)
     write(d)
     again = read_deployment(tmp_path / "d")
     assert replace(again, app=APP, run_config={}) == d
@@ -85,7 +85,7 @@ def test_a_deployment_is_read_as_it_was_written(tmp_path: Path) -> None:
         ("{", "is not JSON"),
         ("[]", "is no deployment of version 1"),
         ('{"format": "coterie-deployment", "version": 2}', "is no deployment of version 1"),
-        ('{"format": "coterie-deployment", "version": 1}', "port is None; write the folder again"),
+        ('{"format": "coterie-deployment", "version": 1}', "has no 'port'; write the folder again"),
     ],
 )
 @needs_flower

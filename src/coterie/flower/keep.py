@@ -4,14 +4,15 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from coterie.core.errors import short
 from coterie.core.types import Say
 from coterie.flower import FlowerError
 from coterie.flower.control import App, apps, end_app, register
-from coterie.flower.deploy import Deployment
+from coterie.flower.deploy import Deployment, check_place, held
 from coterie.flower.edge import RESULT
 from coterie.flower.hosts import COORDINATOR
 from coterie.flower.processes import (
@@ -289,6 +290,7 @@ def begin_all(d: Deployment, say: Say) -> None:
 
     A coordinator that has left its result is about to end, and is waited for.
     """
+    check_place(d.folder)
     until = time.monotonic() + ENDS_S
     while (d.folder / RESULT).exists() and _runs(d, COORDINATOR) and time.monotonic() < until:
         time.sleep(0.3)
@@ -308,20 +310,29 @@ def keep(d: Deployment, name: str, say: Say, until: Callable[[], bool] = lambda:
 
     An edge is its SuperLink with its app, and the SuperNode by which the coordinator reaches it.
     """
+    i = None if name in d.places else _node(d, name)
+    check_place(d.folder)
     (d.folder / "logs").mkdir(parents=True, exist_ok=True)
     kept: list[Kept | Place] = []
-    try:
-        if name in d.places:
+    with held(d, [name]), ending(kept):
+        if i is None:
             kept.append(Place(d, name, say))
             if name != COORDINATOR:
                 kept.append(Kept(d, f"bridge-{name}", d.bridges()[name], say))
         else:
-            kept.append(Kept(d, name, d.node(_node(d, name)), say))
+            kept.append(Kept(d, name, d.node(i), say))
         say(f"{name} started; its words are in {log_of(d, name)}")
         while not until():
             for each in kept:
                 each.look()
             time.sleep(0.3)
+
+
+@contextmanager
+def ending(kept: list[Kept | Place]) -> Iterator[None]:
+    """End processes, whatever happens."""
+    try:
+        yield
     finally:
         end_all([each.link if isinstance(each, Place) else each for each in kept])
 
@@ -339,6 +350,6 @@ def _node(d: Deployment, name: str) -> int:
         if d.key(i) == name:
             return i
     raise FlowerError(
-        f"{d.folder} has no process {name!r}; it has {', '.join(d.places)} and the nodes of "
+        f"{d.folder} has no process {short(name)}; it has {', '.join(d.places)} and the nodes of "
         f"{Path(d.folder, 'nodes.csv')}, such as {d.key(0)}"
     )
