@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coterie.core.arrays import Ints
-from coterie.core.boundary import reader
 from coterie.core.errors import DataError
 from coterie.core.types import Tick
 from coterie.data.dataset import Room
@@ -60,7 +59,6 @@ def find_celeba(folder: Path) -> list[Path]:
     return [identities, attributes, *(images / name for name in pictures)]
 
 
-@reader(DataError)
 def read_celeba(
     files: list[Path], room: Room = np.empty, tick: Tick = lambda done, of: None
 ) -> tuple[NDArray[np.uint8], Ints, Ints, tuple[str, ...]]:
