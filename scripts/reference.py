@@ -86,7 +86,8 @@ def commands_page() -> str:
         "# Commands",
         "",
         "What `--help` prints, command by command. An error is one line and exit code 2;",
-        "Ctrl-C is exit code 130.",
+        "Ctrl-C is exit code 130. Exit code 1 is a fault of Coterie itself: the line names a file",
+        "with the traceback, for a report. `COTERIE_DEBUG=1` prints tracebacks as they are.",
     ]
     for path, text in _helps(coterie, "coterie"):
         level = "##" if path.count(" ") < 2 else "###"
