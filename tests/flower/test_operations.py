@@ -71,7 +71,7 @@ def test_a_deployment_is_read_as_it_was_written(tmp_path: Path) -> None:
     pytest.importorskip(
         "cryptography", reason="flwr is not installed: pip install 'coterie[flower]'"
     )
-    d = deployment(tmp_path / "d", tls=True, rounds=3, numbers={"a": 4}, device_keys=True)
+    d = deployment(tmp_path / "d", tls=True, rounds=3, numbers={"a": 6}, device_keys=True)
     write(d)
     again = read_deployment(tmp_path / "d")
     assert replace(again, app=APP, run_config={}) == d
@@ -85,7 +85,7 @@ def test_a_deployment_is_read_as_it_was_written(tmp_path: Path) -> None:
         ("{", "is not JSON"),
         ("[]", "is no deployment of version 1"),
         ('{"format": "coterie-deployment", "version": 2}', "is no deployment of version 1"),
-        ('{"format": "coterie-deployment", "version": 1}', "port is None; write the folder again"),
+        ('{"format": "coterie-deployment", "version": 1}', "has no 'port'; write the folder again"),
     ],
 )
 @needs_flower
@@ -564,32 +564,43 @@ def test_a_process_that_ends_is_started_again(
     assert said[0].startswith("node-0 ended with 3; see ")
 
 
+SENT = "Sending: 1\\nSent successfully"
+STARTS = "Start `flwr-clientapp` process"
+
+
 @needs_flower
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are seen on Linux alone")
-@pytest.mark.parametrize("ends", ["", "; print('Sent successfully', flush=True)"])
-def test_a_node_that_sends_half_an_answer_without_end_is_started_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: str
+@pytest.mark.parametrize(
+    ("log", "says"),
+    [
+        ("Sending: 1", "has an answer of which its app left a part"),
+        (f"{STARTS}\\n{SENT}", ""),
+        (f"Receiving: 2\\n{SENT}\\n{STARTS}", "has an answer that it does not send"),
+    ],
+)
+def test_a_node_that_has_an_answer_and_does_not_send_it_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: str, says: str
 ) -> None:
     from coterie.flower import keep
 
-    monkeypatch.setattr(keep, "FIRST_S", 0.01)
-    monkeypatch.setattr(keep, "HELPER_S", 0.01)
+    for name, seconds in {"FIRST_S": 0.01, "HELPER_S": 0.01, "UNSENT_S": 0.3}.items():
+        monkeypatch.setattr(keep, name, seconds)
     d = replace(deployment(tmp_path / "d"), timeout_s=0.3)
     (d.folder / "logs").mkdir(parents=True)
     said: list[str] = []
-    words = f"import time; print('Sending: 1', flush=True){ends}; time.sleep(600)"
+    words = f"import time; print('{log}\\nend', flush=True); time.sleep(600)"
     command = [sys.executable, "-c", words, "--host", "127.0.0.1", "--port", "1"]
     kept = keep.Kept(d, "node-0", command, said.append)
     try:
-        wait_for(lambda: keep.ANSWER[0] in kept._log())
-        until = time.monotonic() + (1.5 if ends else 120)
+        wait_for(lambda: "end" in kept._log())
+        until = time.monotonic() + (120 if says else 1.5)
         while not kept.restarts and time.monotonic() < until:
             kept.look()
             time.sleep(0.01)
     finally:
         keep.end_all([kept])
-    assert kept.restarts == (0 if ends else 1)
-    assert any("left a part" in line for line in said) is not bool(ends)
+    assert kept.restarts == bool(says)
+    assert says in "\n".join(said)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are seen on Linux alone")

@@ -19,12 +19,11 @@ from coterie.cli import main
 from coterie.config.files import make_config, settings, to_toml
 from coterie.preview.planfile.writing import contents
 from coterie.runs.execute import execute
-from fuzz.worker import Finding, Tally
+from fuzz.worker import MOST_BYTES, Finding, Tally
 from plans import EXAMPLE
 from resuming import stopped_at, tiny
 
 MOST_S, MOST_WALL_S, SERVED_S = 10.0, 120.0, 2.0
-MOST_KB = 2 << 20  # beyond what the process has when it starts
 TINY = {"data": {"sample": 0.05}, "partition": {"num_nodes": 10}, "train": {"steps": 2}}
 NODES = "node,site,cat,dog\na,s,40,2\nb,s,3,40\nc,t,9,9\nd,t,8,1\n"
 NET = "a,b,mbit_per_s,latency_ms\ns,core,100,4\nt,core,50,6\n"
@@ -314,15 +313,14 @@ def ended(words: list[str], here: Path, folder: Path) -> tuple[str, str, float]:
     spent = used.ru_utime + used.ru_stime
     text = err.read_bytes().decode("utf-8", "backslashreplace")
     last = text.strip().rpartition("\n")[2]
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     if os.WIFSIGNALED(status):
         return "signal", signal.Signals(os.WTERMSIG(status)).name, spent
     if "Traceback" in text or " failed: " in last or "Warning:" in text:
         return "foreign", text[-500:], spent
     if spent > MOST_S and words[:1] != ["demo"]:
         return "slow", f"{spent:.0f} s: {last[:200]}", spent
-    if used.ru_maxrss - before > MOST_KB:
-        return "memory", f"{used.ru_maxrss >> 10} MB: {last[:200]}", spent
+    if "not enough memory" in last or "more memory than there is" in last:
+        return "memory", last[:200], spent
     code = os.WEXITSTATUS(status)
     if code == 0 or (code, words[:2]) == (1, ["flower", "status"]):
         return "read", "", spent
@@ -346,6 +344,8 @@ def _child(words: list[str], here: Path, out: Path, err: Path) -> None:
     dead = dict.fromkeys(("http_proxy", "https_proxy", "HTTPS_PROXY"), "http://127.0.0.1:9")
     os.environ |= {**dead, "PATH": "/nonexistent", "TMPDIR": str(here.parent)}
     os.environ.pop("COTERIE_DEBUG", None)
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + MOST_BYTES, resource.RLIM_INFINITY))
     code = 3
     try:
         main(words, prog_name="coterie")

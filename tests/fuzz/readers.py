@@ -6,6 +6,7 @@ import io
 import json
 import os
 import shutil
+import struct
 import tarfile
 import zipfile
 from collections.abc import Callable
@@ -28,6 +29,12 @@ from coterie.data.arrays import find_arrays, read_arrays
 from coterie.data.celeba import find_celeba, read_celeba
 from coterie.data.idx import read_idx_pairs
 from coterie.data.leaf import find_leaf, read_leaf
+from coterie.flower.deploy import Deployment, read_deployment, stored
+from coterie.flower.groups import Groups
+from coterie.flower.hosts import read_hosts
+from coterie.flower.messages import COUNTS
+from coterie.flower.spool import Filled, Order, Spool
+from coterie.flower.state import FILE, State, load_state, save_state
 from coterie.partition.file import from_file
 from coterie.partition.values import Examples, Rule
 from coterie.preview.from_labels import hours, read_fleet
@@ -40,6 +47,8 @@ from coterie.runs.node_scores import read_table
 from coterie.runs.record import find_runs, read_run
 from coterie.runs.retime import retime
 from coterie.runs.sweep.resume import recorded_jobs
+from coterie.simulation.schedule import Schedule
+from coterie.simulation.state import Plan
 from coterie.topology.file import read_topology
 from coterie.topology.matrix import read_access, read_column, read_matrix
 from coterie.topology.values import Speed
@@ -378,6 +387,58 @@ def _kept(scratch: Path) -> Reader:
     return Reader(files, vars(cache)["_open"])
 
 
+def _flower_state(scratch: Path) -> Reader:
+    """Make a reader of a state on Flower, without the sums by which a change would be noticed."""
+    first, about = State(0, ({"w": np.zeros((2, 3), np.float32)},)), {"seed": 0}
+    rows = ({"t": 2, "round": 1, "counted": 2, "event": "group", "train.loss": 0.5},)
+    groups = Plan(Schedule(1, 2), Groups((("a",), ("b",)), ("a", "b")))
+    models = (first.models[0], first.models[0])
+    save_state(scratch, State(2, models, groups, {"a": 2.0, "b": 1.0}, rows), about)
+    content = (scratch / FILE).read_bytes()
+    (length,) = struct.unpack("<Q", content[:8])
+    header = json.loads(content[8 : 8 + length])
+    told = json.loads(header["__metadata__"]["coterie"])
+    del told["sums"]
+    header["__metadata__"]["coterie"] = json.dumps(told)
+
+    def wrap(name: str, changed: bytes) -> bytes:
+        if name != "header":
+            return changed
+        return struct.pack("<Q", len(changed)) + changed + content[8 + length :]
+
+    def read(folder: Path) -> object:
+        newest = max(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns)
+        (folder.parent / "state").mkdir(exist_ok=True)
+        shutil.copyfile(newest, folder.parent / "state" / FILE)
+        return load_state(folder.parent / "state", about, first, Schedule(1, 2))
+
+    return Reader({"header": json.dumps(header).encode(), "whole": content}, read, wrap=wrap)
+
+
+def _flower_spool(scratch: Path) -> Reader:
+    """Make a reader of what an edge has sent up."""
+    order = Order({"w": np.zeros((2, 3), np.float32)}, 0, 3, last=False, settings="lr")
+    spool = Spool(scratch)
+    spool.put(order)
+    told = {"num_examples": 5.0, "metrics": {"loss": 0.5}, **dict.fromkeys(COUNTS, 1)}
+    spool.fill(order, Filled(order.arrays, told))
+    return Reader(_files(scratch), lambda folder: Spool(folder).result(order, 0.0))
+
+
+def _flower_deployment(scratch: Path) -> Reader:
+    deployment = Deployment(EXAMPLE, scratch, scratch)
+    files = {
+        "plan.json": contents(EXAMPLE, ".json"),
+        "deployment.json": json.dumps(stored(deployment)).encode(),
+        "hosts.csv": b"place,host\ncoordinator,10.0.0.1\nedge-0,10.0.0.2\nedge-1,edge.example\n",
+    }
+
+    def read(folder: Path) -> object:
+        return read_deployment(folder), read_hosts(folder / "hosts.csv", EXAMPLE)
+
+    return Reader(files, read)
+
+
 READERS: dict[str, Make] = {
     "experiment file": _experiment,
     "--set": _text(
@@ -411,6 +472,9 @@ READERS: dict[str, Make] = {
     "run, retimed": _run(lambda folder: retime(read_run(folder), ["network.link_mbytes_per_s=10"])),
     "run, nodes": _run(read_table),
     "sweep": _sweep,
+    "Flower, deployment": _flower_deployment,
+    "Flower, state": _flower_state,
+    "Flower, spool": _flower_spool,
     "checkpoint": _checkpoint,
     "IDX": _pictures(pack=False),
     "IDX, gzip inside": _pictures(pack=True),

@@ -61,7 +61,7 @@ from made_runs import made_run, write_run
             lambda f: f.joinpath("config.toml").write_text(
                 f.joinpath("config.toml").read_text().replace('"fedavg"', '"fedavg-9"')
             ),
-            "unknown algorithm 'fedavg-9'",
+            "config.toml: unknown algorithm.name 'fedavg-9'; did you mean",
         ),
         (lambda f: f.joinpath("rows.jsonl").write_bytes(b"\xff\xfe"), "damaged run folder"),
     ],

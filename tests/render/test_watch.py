@@ -300,6 +300,15 @@ def test_odd_settings_of_runs_to_come_are_shown_as_far_as_they_are_known(tmp_pat
     data = told(Live(tmp_path))
     assert statuses(data) == {"good": "complete", **dict.fromkeys(("r0", "r1", "r2"), "waiting")}
     assert [run["steps"] for run in data["runs"] if run["status"] == "waiting"] == [None] * 3
+    said = [
+        "algorithm.name must be text, got ['fedavg']",
+        "algorithm must be an object, got 3",
+        "train: has no 'lr'",
+    ]
+    assert data["page"]["left_out"] == [
+        f"{tmp_path / name}: not planned by this version of coterie (runs.json: {odd})"
+        for name, odd in zip(("r0", "r1", "r2"), said, strict=True)
+    ]
 
 
 def test_a_missing_folder_is_one_line_and_an_empty_one_waits(tmp_path: Path) -> None:

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from coterie.config.files import make_config
+from coterie.render.page.network_data import network_of
 from coterie.runs.execute import Interrupted, execute
+from coterie.runs.record import read_run
 from resuming import coterie, stopped_at, sweep, tiny
 
 ALGORITHM = """
@@ -148,12 +150,25 @@ def test_tables_pages_and_other_clocks_call_no_code_that_a_run_names(here: Path)
     name_in(here / "r/config.toml", "algorithm", "name", "trap:load")
     assert coterie("compare", "r").exit_code == 0
     assert coterie("report", "r", "-o", "r.html").exit_code == 0
-    assert "names code" in Path("r.html").read_text(encoding="utf-8")
+    page = Path("r.html").read_text(encoding="utf-8")
+    assert "names code" not in page
+    assert '"networks":[{"kind"' in page
     done = coterie("retime", "r", "--set", "compute.gflops=1")
     assert done.output == (
         "coterie: r: algorithm.name names code, 'trap:load', which is not run on a folder's word "
         "alone; if you trust it, add --set algorithm.name=trap:load\n"
     )
+    assert not Path("called").exists()
+
+
+def test_a_network_is_drawn_of_a_run_by_ones_own_algorithm_without_calling_it(here: Path) -> None:
+    execute(tiny(steps=2), here / "r")
+    ours = network_of(read_run(here / "r"))
+    for key in ("name", "grouping"):
+        name_in(here / "r/config.toml", "algorithm", key, "trap:load")
+    name_in(here / "r/config.toml", "model", "name", "trap:load")
+    assert network_of(read_run(here / "r")) == ours
+    assert len(ours["examples"]) == 10
     assert not Path("called").exists()
 
 

@@ -231,7 +231,7 @@ def print_table(
     from rich.markup import escape
     from rich.table import Table
 
-    rows = [[printable(cell) for cell in row] for row in rows]
+    head, *rows = [[printable(cell) for cell in row] for row in (head, *rows)]
     table = Table(
         title=escape(printable(title)),
         title_justify="left",
@@ -245,7 +245,7 @@ def print_table(
         lines = [line for cell in (name, *(row[at] for row in rows)) for line in cell.split("\n")]
         whole = None if wraps or sys.stdout.isatty() else max(map(cell_len, lines))
         justify: JustifyMethod = "right" if at and not words else "left"
-        table.add_column(name, justify=justify, no_wrap=not wraps, min_width=whole)
+        table.add_column(escape(name), justify=justify, no_wrap=not wraps, min_width=whole)
     for row in rows:
         table.add_row(*map(escape, row))
     console = Console()

@@ -1,13 +1,16 @@
 """`coterie flower`: a plan as a deployment of Flower, a SuperLink for every group, kept running."""
 
+import os
 import shlex
+import shutil
 import time
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from coterie.cli.commands import Commands
+from coterie.cli.commands import Commands, echo
 from coterie.cli.options import (
     PATH,
     SETTING,
@@ -36,7 +39,38 @@ def _port_option(name: str, first: int, what: str) -> Option:
 folder_argument = click.argument("folder", type=PATH, metavar="DIR")
 
 
-@click.group(cls=Commands)
+class FlowerCommands(Commands):
+    """Says in one line what the system refuses: a folder, a file, a program."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise CoterieError(_refused(error)) from error
+
+
+def _refused(error: OSError) -> str:
+    """Say which file the system refuses, and why.
+
+    >>> _refused(PermissionError(13, "Permission denied", "/proc/x"))
+    '/proc/x: cannot be used (Permission denied)'
+    """
+    if isinstance(error, shutil.Error) and isinstance(error.args[0], list):
+        path, _, why = error.args[0][0]  # the first of many copies that failed
+        return f"{path}: cannot be copied ({' '.join(str(why).split())})"
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return "the current folder was deleted; change to another one"
+    what = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
+    why = "it is no folder" if isinstance(error, FileExistsError) else error.strerror or error
+    return f"{what}cannot be used ({why})"
+
+
+@click.group(cls=FlowerCommands)
 def flower() -> None:
     """Deploy a plan on Flower, and keep it running.
 
@@ -130,7 +164,7 @@ def up(
     itself, the same command goes on from the last global round.
     """
     from coterie.flower import needs_flower
-    from coterie.flower.deploy import Deployment
+    from coterie.flower.deploy import Deployment, held, whole
     from coterie.preview.planfile.reading import read_plan
 
     needs_flower(LEAST)
@@ -150,13 +184,17 @@ def up(
         device_keys=device_keys,
         machines=_machines(found, hosts),
     )
-    deployment = _write(deployment, old)
-    if write_only or not deployment.local or device_keys:
-        for command in deployment.copies():
-            click.echo(shlex.join(command))
-        click.echo("next: ./start.sh NAME on every machine, then ./run.sh; docs/howto/flower.md")
-        return
-    _start(deployment)
+    deployment, carried = _checked(deployment, old)
+    with ExitStack() as until_done:
+        with whole(deployment.folder):
+            until_done.enter_context(held(deployment, deployment.places))
+            _write(deployment, old, carried)
+        if not (write_only or device_keys) and deployment.local:
+            _start(deployment)
+            return
+    for command in deployment.copies():
+        echo(shlex.join(command))
+    echo("next: ./start.sh NAME on every machine, then ./run.sh; docs/howto/flower.md")
 
 
 def _hosts(plan: "Plan", hosts: Path | None, coordinator: str) -> dict[str, str]:
@@ -181,32 +219,43 @@ def _machines(plan: "Plan", hosts: Path | None) -> dict[str, str]:
     return machines_of(hosts if hosts.exists() else None, plan)
 
 
-def _write(deployment: "Deployment", old: Path | None) -> "Deployment":
-    """Write a deployment; with an old one, go on from it. Return it as it is written."""
-    from coterie.flower.carry import as_before, carry_keys, carry_run, prepared
-    from coterie.flower.deploy import check, write
+def _checked(deployment: "Deployment", old: Path | None) -> "tuple[Deployment, str]":
+    """Return a deployment as it is to be written, and what an old one gives it.
 
+    What cannot be is refused; nothing is written.
+    """
+    from coterie.flower.carry import as_before, prepared
+    from coterie.flower.deploy import check
+
+    carried = ""
     if old is None:
         deployment = as_before(deployment)
     else:
-        deployment, carried = prepared(old, deployment)
-        check(deployment)
+        deployment, changes = prepared(old, deployment)
+        carried = str(changes)
+    check(deployment)
+    return deployment, carried
+
+
+def _write(deployment: "Deployment", old: Path | None, carried: str) -> None:
+    """Write a deployment, and what goes over into it from an old one."""
+    from coterie.flower.carry import carry_keys, carry_run
+    from coterie.flower.deploy import write
+
+    if old is not None:
         carry_keys(old, deployment)
-        click.echo(str(carried))
+        echo(carried)
     written = write(deployment)
     if old is not None:
         carry_run(old, deployment)
-    click.echo(
-        f"wrote {len(written)} scripts and units, and what they need, into {deployment.folder}"
-    )
-    return deployment
+    echo(f"wrote {len(written)} scripts and units, and what they need, into {deployment.folder}")
 
 
 def _start(deployment: "Deployment") -> None:
     from coterie.flower.local import run_locally
 
     try:
-        run_locally(deployment, click.echo)
+        run_locally(deployment, echo)
     except KeyboardInterrupt:
         raise click.Abort from None
 
@@ -234,7 +283,7 @@ def keep(folder: Path, name: str) -> None:
 
 
 def _say(line: str) -> None:
-    click.echo(f"{time.strftime('%H:%M:%S')} {line}")
+    echo(f"{time.strftime('%H:%M:%S')} {line}")
 
 
 def _read(folder: Path) -> "Deployment":
@@ -265,8 +314,8 @@ def register(folder: Path, places: tuple[str, ...]) -> None:
     for place in places:
         if place not in deployment.places:
             known = ", ".join(deployment.places)
-            raise CoterieError(f"unknown place {place!r}; {folder} has {known}")
-    register_all(deployment, places or deployment.places, click.echo)
+            raise CoterieError(f"unknown place {short(place)}; {folder} has {known}")
+    register_all(deployment, places or deployment.places, echo)
 
 
 @flower.command()
@@ -279,7 +328,7 @@ def run(folder: Path) -> None:
     """
     from coterie.flower.keep import begin_all
 
-    begin_all(_read(folder), click.echo)
+    begin_all(_read(folder), echo)
 
 
 @flower.command()
@@ -295,7 +344,7 @@ def status(folder: Path, watch: bool, every: float, as_json: bool) -> None:
     """
     from coterie.flower.health import watch_health
 
-    if not watch_health(_read(folder), click.echo, watch=watch, every_s=every, as_json=as_json):
+    if not watch_health(_read(folder), echo, watch=watch, every_s=every, as_json=as_json):
         raise SystemExit(1)
 
 
@@ -312,18 +361,20 @@ def key(folder: Path, names: tuple[str, ...]) -> None:
     an edge). A key that is there is kept.
     """
     from coterie.flower.certificates import write_node_keys
-    from coterie.flower.control import keys_of
+    from coterie.flower.control import keys_of, public_key
 
     deployment = _read(folder)
     known = {name for place in deployment.places for name in keys_of(deployment, place)}
     for name in names:
         if name not in known:
-            raise CoterieError(f"unknown SuperNode {name!r}; see {folder / 'nodes.csv'}")
+            raise CoterieError(f"unknown SuperNode {short(name)}; see {folder / 'nodes.csv'}")
     if not deployment.secure:
         raise CoterieError(f"{folder} has no keys: it is on loopback, without --tls")
     write_node_keys(folder / "keys", names)
     for name in names:
-        click.echo((folder / "keys" / f"{name}.pub").read_text().strip())
+        path = folder / "keys" / f"{name}.pub"
+        public_key(path)  # refused if it is none
+        echo(path.read_text(encoding="utf-8", errors="replace").strip())
 
 
 def _pair(text: str) -> tuple[str, object]:

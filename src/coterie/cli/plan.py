@@ -186,7 +186,7 @@ def plan(
     write_files(files, err=as_json)
     if export is not None:
         for line in _not_exported(view):
-            click.echo(f"note: {line}", err=as_json)
+            echo(f"note: {line}", err=as_json)
 
 
 def _not_exported(view: "PlanView") -> list[str]:

@@ -7,7 +7,7 @@ import click
 from coterie.cli.commands import echo, loading
 from coterie.cli.options import out_option, runs_argument, set_option, target_option
 from coterie.cli.tables import find_complete, print_blocks
-from coterie.core.errors import CoterieError
+from coterie.core.errors import CoterieError, RecordError
 
 
 @click.command()
@@ -39,13 +39,20 @@ def retime(
         )
     if out and any(out.rglob(ROWS)):
         raise CoterieError(f"{out} already holds a run; choose another --out")
-    found, made = find_complete(runs), []
+    found, made, left_out = find_complete(runs), [], []
     with loading("retime") as show:
         for done, run in enumerate(found):
             show("runs", done, len(found))
-            made.append(timed_again(run, overrides))
+            try:
+                made.append(timed_again(run, overrides))
+            except RecordError as error:
+                left_out.append(error)
+    if not made:
+        raise left_out[0]
+    for line in left_out:
+        echo(f"left out: {line}", err=True)
     folder = out or free_folder(Path("runs") / "retimed")
-    names = _names([run.folder for run in found])
+    names = _names([run.folder for run in made])
     for run, name in zip(made, names, strict=True):
         write_retimed(run, folder / name)
     print_blocks(made, target)

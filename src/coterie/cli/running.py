@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coterie.cli.commands import Stopped, loading, progress, stopping
+from coterie.cli.commands import Stopped, echo, loading, progress, stopping
 from coterie.cli.experiments import experiment_path
 from coterie.cli.options import Cores, Quantity, jobs_option
 from coterie.cli.track import tracking
@@ -123,7 +123,7 @@ def go_on(
             raise click.UsageError(f"--set {key}={path}: no run of {folder} was begun with it")
     todo, lines = still_to_do(every)
     for line in lines:
-        click.echo(line, err=True)
+        echo(line, err=True)
     if todo:
         run_all(folder, todo, pace)
     return every

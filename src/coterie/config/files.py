@@ -18,6 +18,7 @@ from coterie.config.schema import build, default_of, leaves, words
 from coterie.config.settings import AlgorithmConfig, Config, PartitionConfig
 from coterie.config.toml import DEEPEST, read_toml
 from coterie.core.errors import ConfigError, short
+from coterie.core.inputs import with_an_end
 from coterie.models import REFERENCE_FLOPS
 from coterie.partition import PARTITIONS
 from coterie.simulation.algorithm import Algorithm
@@ -79,10 +80,13 @@ def load_experiment(
 def read_experiment(path: Path) -> Nested:
     """Read an experiment file as it is."""
     try:
-        return read_toml(path.read_text(encoding="utf-8"))
+        text = (path if path.is_file() else with_an_end(path)).read_text(encoding="utf-8")
+        return read_toml(text)
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: no such file") from error
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror or error})") from error
+    except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: cannot be read as text ({error})") from error
     except ValueError as error:
         raise ConfigError(f"{path}: not TOML: {error}") from error

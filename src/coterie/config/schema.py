@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, field, fields, is_dataclass
 from difflib import get_close_matches
+from functools import cache
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -79,9 +80,15 @@ def setting(
     return field(default=default, metadata=meta, compare=compare)
 
 
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    """Return the types of a dataclass's fields, worked out once: many runs are read at a time."""
+    return get_type_hints(kind)
+
+
 def leaves(kind: type, prefix: str = "") -> Iterator[tuple[str, Field[Any]]]:
     """Yield the dotted key and the field of every setting in a config dataclass."""
-    hints = get_type_hints(kind)
+    hints = _hints(kind)
     for f in fields(kind):
         if is_dataclass(hints[f.name]):
             yield from leaves(hints[f.name], f"{prefix}{f.name}.")
@@ -108,7 +115,7 @@ def build(root: type, content: Mapping[str, Any]) -> Any:
 
 
 def _build(root: type, kind: type, content: Mapping[str, Any], prefix: str) -> Any:
-    hints = get_type_hints(kind)
+    hints = _hints(kind)
     known = {f.name: f for f in fields(kind)}
     values: dict[str, Any] = {}
     for key, value in content.items():

@@ -36,7 +36,8 @@ def reader(error: type[CoterieError]) -> Callable[[Callable[P, R]], Callable[P, 
     def guarded(function: Callable[P, R]) -> Callable[P, R]:
         @wraps(function)
         def read(*args: P.args, **named: P.kwargs) -> R:
-            given = (a for a in (*args, *named.values()) if isinstance(a, str | Path))
+            each = (*args, *named.values())
+            given = (p for a in each for p in (a if isinstance(a, list) else [a]) if _is_path(p))
             with reading(next(given, function.__name__), error):
                 return function(*args, **named)
 
@@ -58,6 +59,10 @@ def reading(what: object, error: type[CoterieError]) -> Iterator[None]:
         told = error(f"{what}: {_fault(cause)}")
         told.unforeseen = True
         raise told from cause
+
+
+def _is_path(value: object) -> bool:
+    return isinstance(value, str | Path)
 
 
 def _fault(cause: Exception) -> str:

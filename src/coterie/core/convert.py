@@ -17,7 +17,7 @@ WORDS = {
 LINE = re.compile(r"(.*?)(?: - at `\$(.*)`)?", re.DOTALL)
 FIELD = re.compile(r"Object (missing required|contains unknown) field `(.*)`", re.DOTALL)
 EXPECTED = re.compile(r"Expected `(.*?)`(.*)", re.DOTALL)
-STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
+STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
 
 
 def convert(raw: object, kind: type[T], where: str) -> T:

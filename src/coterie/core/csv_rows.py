@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from coterie.core.errors import CoterieError
+from coterie.core.inputs import with_an_end
 
 Cells = Mapping[str, str]
 Rows = list[tuple[str, Cells]]  # "net.csv: line 4", and the cells by column
@@ -19,7 +20,7 @@ def read_lines(path: Path, error: type[CoterieError]) -> Lines:
 def each_line(path: Path, error: type[CoterieError]) -> Iterator[tuple[int, list[str]]]:
     """Read line by line, as `read_lines` does, for whom the first ones may be enough."""
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
+        with with_an_end(path).open(newline="", encoding="utf-8-sig") as file:
             reader = csv.reader(file, strict=True)
             for line in reader:
                 if line:
@@ -51,7 +52,7 @@ def read_rows(path: Path, error: type[CoterieError]) -> tuple[list[str], Rows]:
 def header(path: Path) -> set[str]:
     """Return the cells of the first line; none where that cannot be read, which is said later."""
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
+        with with_an_end(path).open(newline="", encoding="utf-8-sig") as file:
             return {cell.strip() for cell in next(filter(None, csv.reader(file)), [])}
     except (OSError, csv.Error, UnicodeDecodeError):
         return set()

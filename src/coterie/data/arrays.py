@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coterie.core.arrays import Ints
+from coterie.core.boundary import reader
 from coterie.core.errors import DataError
 from coterie.data.dataset import CHUNK, Dataset, Values, check_dataset
 from coterie.data.files import PACKED_MOST, most_unpacked
@@ -38,6 +39,7 @@ def find_arrays(path: Path) -> list[Path]:
     raise DataError(f"{path}: must be an .npz file, or a folder with one or with x.npy and y.npy")
 
 
+@reader(DataError)
 def read_arrays(files: list[Path], name: str = "arrays") -> Dataset:
     """Read x (bytes or floats), y (whole numbers from 0), user (whole numbers or names) and test.
 
@@ -103,7 +105,11 @@ def _users(values: NDArray[Any], n: int, where: Path) -> tuple[Ints, tuple[str, 
     if values.dtype.kind == "U":
         _check_text(values, where)
     known, numbers = np.unique(values, return_inverse=True)
-    return numbers.astype(np.int64), tuple(str(name) for name in known)
+    try:
+        names = tuple(str(name) for name in known)
+    except SystemError as error:  # so Python calls characters that there are not
+        raise DataError(f"{where}: user must be names in Unicode") from error
+    return numbers.astype(np.int64), names
 
 
 def _check_text(values: NDArray[Any], where: Path) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coterie.core.arrays import Bools, Ints
+from coterie.core.boundary import reader
 from coterie.core.errors import DataError
 from coterie.data.dataset import check_labels
 from coterie.data.files import at_most, check_room, find_all
@@ -27,6 +28,7 @@ def find_idx(folder: Path, prefix: str = "", test: str = "t10k") -> list[Path]:
     return find_all(folder, {stem: (stem, f"{stem}.gz") for stem in stems})
 
 
+@reader(DataError)
 def read_idx_pairs(
     files: list[Path], n_classes: int, first_label: int = 0, *, transposed: bool = False
 ) -> tuple[NDArray[np.uint8], Ints, Bools]:

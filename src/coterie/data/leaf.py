@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coterie.core.arrays import Bools, Ints
+from coterie.core.boundary import reader
 from coterie.core.errors import DataError
 from coterie.core.printable import printable
 from coterie.core.types import Tick
@@ -55,6 +56,7 @@ def _is_json(path: Path) -> bool:
     return path.suffixes[-1:] == [".json"] or path.suffixes[-2:] == [".json", ".gz"]
 
 
+@reader(DataError)
 def read_leaf(
     files: list[Path], n_classes: int, shape: tuple[int, ...], tick: Tick = lambda done, of: None
 ) -> tuple[NDArray[np.uint8], Ints, Ints, tuple[str, ...], Bools | None]:

@@ -117,7 +117,7 @@ def _train(message: Message, context: Context) -> Message:
     spool.put(order)
     filled = spool.result(order, float(config["wait"]))
     counts = {key: int(filled.about.get(key, 0)) for key in COUNTS}
-    metrics = {**filled.about["metrics"], **counts}
+    metrics = {**filled.about.get("metrics", {}), **counts}
     return answer_train(message, filled.arrays, int(filled.about["num_examples"]), metrics)
 
 

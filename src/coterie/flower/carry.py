@@ -6,7 +6,7 @@ from pathlib import Path
 
 from coterie.core.files import read_object
 from coterie.flower import FlowerError
-from coterie.flower.deploy import HOSTS, SETTINGS, Deployment, read_deployment
+from coterie.flower.deploy import HOSTS, SETTINGS, Deployment, read_deployment, real
 from coterie.flower.edge import coordinator_terms, edge_name
 from coterie.flower.groups import Groups
 from coterie.flower.health import STATE
@@ -61,7 +61,7 @@ def as_before(d: Deployment) -> Deployment:
 def prepared(folder: Path, new: Deployment) -> tuple[Deployment, Carried]:
     """Return a deployment that goes on where another is, and what changes; nothing is written."""
     old = read_deployment(folder)
-    if folder.resolve() == new.folder.resolve():
+    if real(folder) == real(new.folder):
         raise FlowerError(f"--from {folder} is the folder to write; choose another --out")
     header = saved(folder / STATE)
     if not header:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from coterie.core.errors import short
 from coterie.core.types import Say
 from coterie.flower import FlowerError
 from coterie.flower.edge import edge_name
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from coterie.flower.deploy import Deployment
 
 AT_ONCE = 8  # registrations that are under way at a time
-ANSWER_S = 20.0
 KNOWN = 412  # what a SuperLink answers to a key that it knows
 UNFINISHED = ("pending", "starting", "running")
 
@@ -53,14 +53,19 @@ def _client(d: "Deployment", place: str) -> Iterator[Any]:
     from flwr.supercore.control import ControlHttpClient
     from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
 
-    ca = (d.folder / "certificates" / "ca.crt").read_bytes() if d.secure else None
-    client = ControlHttpClient.from_server_address(
-        d.address(place), not d.secure, ca, [RuntimeVersionHttpInterceptor("flwr CLI")]
-    )
+    path = d.folder / "certificates" / "ca.crt"
+    try:
+        ca = path.read_bytes() if d.secure else None
+        client = ControlHttpClient.from_server_address(
+            d.address(place), not d.secure, ca, [RuntimeVersionHttpInterceptor("flwr CLI")]
+        )
+    except (OSError, ValueError) as error:  # also of TLS
+        why = error.strerror if isinstance(error, OSError) else error
+        raise FlowerError(f"{path}: is no certificate that can be used ({why})") from error
     try:
         yield client
     except httpx.HTTPStatusError as error:
-        said = error.response.text.strip()[:200]
+        said = short(error.response.text.strip())
         raise FlowerError(f"the SuperLink of {place} refuses: {said}") from error
     except httpx.HTTPError as error:
         why = str(error) or type(error).__name__
@@ -68,19 +73,27 @@ def _client(d: "Deployment", place: str) -> Iterator[Any]:
             f"the SuperLink of {place} does not answer at {d.address(place)} ({why}); start it "
             f"with ./start.sh {place}"
         ) from error
+    except (httpx.InvalidURL, ValueError, RuntimeError) as error:
+        raise FlowerError(
+            f"what answers at {d.address(place)} is not the SuperLink of {place} ({error})"
+        ) from error
     finally:
         client.close()
 
 
 def apps(d: "Deployment", place: str) -> list[App]:
-    """Return the apps that were started on a place's SuperLink, the last one first."""
+    """Return the apps that were started on a place's SuperLink, the last one first.
+
+    One that runs is the last, whatever the clock said: it may have been set back meanwhile.
+    """
     from flwr.common.serde import run_from_proto
     from flwr.proto.control_pb2 import ListRunsRequest
 
     with _client(d, place) as client:
         found = client.ListRuns(ListRunsRequest()).run_dict.values()
     runs = sorted(map(run_from_proto, found), key=lambda run: str(run.pending_at), reverse=True)
-    return [App(int(run.run_id), _status(run.status)) for run in runs]
+    begun = [App(int(run.run_id), _status(run.status)) for run in runs]
+    return sorted(begun, key=lambda app: not app.unfinished)
 
 
 def _status(status: Any) -> str:

@@ -10,21 +10,27 @@ import csv
 import io
 import json
 import math
+import os
 import shutil
 import sys
-import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from coterie.core.files import read_object, write_atomically, write_json
+from msgspec import Meta, Struct
+
+from coterie.config.toml import check_depth, read_toml
+from coterie.core.convert import convert
+from coterie.core.errors import short
+from coterie.core.files import lock, read_object, write_atomically, write_json
 from coterie.flower import FlowerError
 from coterie.flower.algorithm import FEDAVG
 from coterie.flower.edge import edge_name
 from coterie.flower.hosts import COORDINATOR, LOOPBACK, is_loopback, places_of, wrong_host
 from coterie.flower.units import write_units
-from coterie.preview.planfile import Plan
+from coterie.preview.planfile import MOST, Plan
 from coterie.preview.planfile.reading import read_plan
 from coterie.preview.planfile.writing import as_json
 
@@ -35,10 +41,32 @@ QUIET = {  # what is started reports to nobody, and fetches nothing
 }
 SETTINGS = "deployment.json"
 FORMAT, VERSION = "coterie-deployment", 1
+LAST_PORT = 65535
+MOST_NUMBER = 2.0**63  # that Flower sends
 STORED = ("port", "node_port", "rounds", "timeout_s", "min_per_group", "tls", "device_keys")
 LINKS = "links"  # what SuperLinks remember: their nodes' keys, their apps
 HOSTS = "certificates/hosts.json"  # whom they are for; it is there when all of them and keys are
 LEFT_BEHIND = shutil.ignore_patterns("__pycache__", ".*", "*.egg-info")
+
+Port = Annotated[int, Meta(ge=1, le=LAST_PORT)]
+Count = Annotated[int, Meta(ge=0, le=MOST)]
+
+
+class Stored(Struct, frozen=True, forbid_unknown_fields=True):
+    """What `deployment.json` has, beside the plan; `folder` is where it was written."""
+
+    format: str
+    version: int
+    port: Port
+    node_port: Port
+    rounds: Count
+    timeout_s: Annotated[float, Meta(gt=0, le=sys.float_info.max)]
+    min_per_group: Annotated[int, Meta(ge=1, le=MOST)]
+    tls: bool
+    device_keys: bool
+    hosts: dict[str, str]
+    numbers: dict[str, Annotated[int, Meta(ge=0, le=LAST_PORT)]]
+    folder: str = ""
 
 
 @dataclass(frozen=True)
@@ -214,40 +242,92 @@ def write(deployment: Deployment) -> list[Path]:
     return scripts
 
 
+@contextmanager
+def whole(folder: Path) -> Iterator[None]:
+    """Leave nothing of a folder that is new, or empty, and cannot be written to its end."""
+    missing = [path for path in (folder, *folder.absolute().parents) if not path.exists()]
+    empty = not missing and folder.is_dir() and not any(folder.iterdir())
+    try:
+        yield
+    except Exception:
+        for path in [missing[-1]] if missing else folder.iterdir() if empty else []:
+            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
+        raise
+
+
+@contextmanager
+def held(d: Deployment, names: Sequence[str]) -> Iterator[None]:
+    """Keep other commands from writing the folder, and from running these processes of it."""
+    d.folder.mkdir(parents=True, exist_ok=True)
+    (d.folder / LINKS).mkdir(mode=0o700, exist_ok=True)
+    with ExitStack() as files:
+        for name in names:
+            lock(files.enter_context((d.folder / LINKS / f"{name}.lock").open("wb")), d.folder)
+        yield
+
+
 def stored(d: Deployment) -> dict[str, Any]:
     """Return what `deployment.json` has, beside the plan."""
     found = {key: getattr(d, key) for key in STORED}
-    maps = {"hosts": dict(d.hosts), "numbers": dict(d.numbers)}
+    maps = {"hosts": dict(d.hosts), "numbers": dict(d.numbers), "folder": str(d.folder.absolute())}
     return {"format": FORMAT, "version": VERSION, **found, **maps}
 
 
 def read_deployment(folder: Path) -> Deployment:
     """Read a folder that `write` wrote, on whichever machine it is now."""
+    raw = _settings(folder)
+    plan = read_plan(folder / "plan.json")
+    values = {key: raw[key] for key in (*STORED, "hosts", "numbers")}
+    found = Deployment(plan, folder / "edge-app", folder, **values)
+    try:
+        _check_addresses(found)
+    except FlowerError as error:
+        raise FlowerError(f"{folder / SETTINGS}: {error}") from error
+    return found
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    """Read `deployment.json`, every value of which is as `Stored` has it."""
     path = folder / SETTINGS
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
+        check_depth(raw)
     except OSError as error:
         raise FlowerError(
             f"{path}: cannot be read ({error.strerror}); give the folder that coterie flower up "
             "wrote"
         ) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FlowerError(f"{path}: is not JSON ({error})") from error
     if not isinstance(raw, dict) or (raw.get("format"), raw.get("version")) != (FORMAT, VERSION):
         raise FlowerError(f"{path}: is no deployment of version {VERSION}; write it again")
-    plan = read_plan(folder / "plan.json")
-    maps, flags = ("hosts", "numbers"), ("tls", "device_keys")
-    wanted = {**dict.fromkeys(maps, dict), **dict.fromkeys(flags, bool), "timeout_s": int | float}
-    for key in (*STORED, *maps):
-        if not isinstance(raw.get(key), wanted.get(key, int)):
-            raise FlowerError(f"{path}: {key} is {raw.get(key)!r}; write the folder again")
-    values = {key: raw[key] for key in (*STORED, *maps)}
-    return Deployment(plan, folder / "edge-app", folder, **values)
+    try:
+        convert(raw, Stored, str(path))
+    except ValueError as error:
+        raise FlowerError(f"{error}; write the folder again") from error
+    return raw
+
+
+def check_place(folder: Path) -> None:
+    """Refuse to run a folder that is not where it was written: its apps have that place's paths."""
+    before = Path(_settings(folder).get("folder") or folder.absolute())
+    if before.exists() and before.samefile(folder):
+        return
+    if before != folder.absolute():
+        raise FlowerError(
+            f"{folder} was written as {short(str(before))}; move it back, or write it here with "
+            "coterie flower up PLAN -o DIR, which goes on where it is"
+        )
+
+
+def real(path: Path) -> Path:
+    """Return where a path leads; links that lead around in a circle are left as they are."""
+    return Path(os.path.realpath(path))
 
 
 def check(d: Deployment) -> dict[str, Any]:
     """Refuse a deployment that cannot be; return the settings of its app."""
-    before, app, folder = d.folder / "plan.json", d.app.resolve(), d.folder.resolve()
+    before, app, folder = d.folder / "plan.json", real(d.app), real(d.folder)
     if before.exists() and as_json(read_plan(before)) != as_json(d.plan):
         raise FlowerError(f"{d.folder} is of another plan; choose another --out")
     if folder.is_relative_to(app) or app.is_relative_to(folder):
@@ -256,21 +336,29 @@ def check(d: Deployment) -> dict[str, Any]:
         )
     if not str(d.folder.absolute()).isprintable():
         raise FlowerError(f"no unit can name the folder {str(d.folder)!r}; choose another --out")
-    for place in d.places:
-        if wrong_host(d.host(place)):
-            raise FlowerError(f"{place} cannot be reached by others as {d.host(place)!r}")
     if not (math.isfinite(d.timeout_s) and d.timeout_s > 0):
         raise FlowerError(f"--timeout must be above 0 and finite, got {d.timeout_s}")
+    _check_addresses(d)
+    return _read_app(d)
+
+
+def _check_addresses(d: Deployment) -> None:
+    """Refuse hosts that cannot be reached, and ports or numbers that two would have."""
+    for place in d.places:
+        if wrong_host(d.host(place)):
+            raise FlowerError(f"{place} cannot be reached by others as {short(d.host(place))}")
+    numbers = [d.number(i) for i in range(len(d.plan.nodes))]
+    if len(set(numbers)) < len(numbers):
+        raise FlowerError("numbers must be different for every node; write the folder again")
     links = range(d.port, d.port + len(d.places))
     nodes = range(d.node_port, d.node_port + d.top + len(d.plan.servers))
-    if max(links[-1], nodes[-1]) > 65535:
-        raise FlowerError(f"port {max(links[-1], nodes[-1])} is beyond 65535; lower --port")
+    if max(links[-1], nodes[-1]) > LAST_PORT:
+        raise FlowerError(f"port {max(links[-1], nodes[-1])} is beyond {LAST_PORT}; lower --port")
     if links[0] <= nodes[-1] and nodes[0] <= links[-1]:
         raise FlowerError(
             f"ports {links[0]} to {links[-1]} of SuperLinks and {nodes[0]} to {nodes[-1]} of "
             "SuperNodes overlap; choose another --node-port"
         )
-    return _read_app(d)
 
 
 def _write_secrets(d: Deployment) -> None:
@@ -291,12 +379,18 @@ def _write_secrets(d: Deployment) -> None:
 
 def _read_app(d: Deployment) -> dict[str, Any]:
     """Return what the app's pyproject.toml says, with the deployment's settings among its own."""
+    path = d.app / "pyproject.toml"
     try:
-        raw = tomllib.loads((d.app / "pyproject.toml").read_text(encoding="utf-8"))
-        config = raw["tool"]["flwr"]["app"].setdefault("config", {})
-        raw["tool"]["flwr"]["app"]["components"]["clientapp"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise FlowerError(f"{d.app}: is not a Flower app ({error})") from error
+        raw = read_toml(path.read_text(encoding="utf-8"))
+        app = raw["tool"]["flwr"]["app"]
+        config = app.setdefault("config", {})
+        client = app["components"]["clientapp"]
+        if not (isinstance(config, dict) and isinstance(client, str)):
+            raise TypeError("config must be a table, and clientapp text")
+    except OSError as error:
+        raise FlowerError(f"{path}: is not a Flower app ({error.strerror})") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise FlowerError(f"{path}: is not a Flower app ({short(str(error))})") from error
     for key in ("coterie-initial", "coterie-evaluate"):
         if key not in config:
             raise FlowerError(
@@ -305,12 +399,19 @@ def _read_app(d: Deployment) -> dict[str, Any]:
             )
     unknown = [key for key in d.run_config if key not in config]
     if unknown:
-        raise FlowerError(f"{d.app}: its config has no {unknown[0]!r}")
+        raise FlowerError(f"{d.app}: its config has no {short(unknown[0])}")
+    for key, value in d.run_config.items():
+        number = isinstance(value, int | float) and abs(value) < MOST_NUMBER
+        if not (number or isinstance(value, str)):
+            raise FlowerError(
+                f"--run-config: {key} must be text, true, false or a number of 64 bits, got "
+                f"{short(value)}"
+            )
     chosen = {**config, **d.run_config}.get("algorithm") or FEDAVG.name
     if chosen != FEDAVG.name:
         raise FlowerError(
-            f"{d.app}: algorithm = {chosen!r} is not offered on the edge tier, whose edges send "
-            "models alone; set it to 'fedavg', or run GroupStrategy on one SuperLink"
+            f"{d.app}: algorithm = {short(chosen)} is not offered on the edge tier, whose edges "
+            "send models alone; set it to 'fedavg', or run GroupStrategy on one SuperLink"
         )
     config |= {
         **d.run_config,

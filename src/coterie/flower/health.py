@@ -149,7 +149,8 @@ def watch_health(d: Deployment, say: Say, *, watch: bool, every_s: float, as_jso
         health = ask_health(d)
         over = f"{rounds.told} of {rounds_of(d)} rounds over"
         if result:
-            over += f", {result.get('status')}" + (f": {e}" if (e := result.get("error")) else "")
+            words = (str(result[key]) for key in ("status", "error") if result.get(key))
+            over += f", {' '.join(': '.join(words).split())}"
         if as_json:
             found = {**asdict(health), "well": health.well, "rounds": rows_of(d), "result": result}
             say(json.dumps(found))

@@ -4,14 +4,15 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from coterie.core.errors import short
 from coterie.core.types import Say
 from coterie.flower import FlowerError
 from coterie.flower.control import App, apps, end_app, register
-from coterie.flower.deploy import Deployment
+from coterie.flower.deploy import Deployment, check_place, held
 from coterie.flower.edge import RESULT
 from coterie.flower.hosts import COORDINATOR
 from coterie.flower.processes import (
@@ -33,8 +34,11 @@ FIRST_S, MOST_S = 1.0, 10.0  # pauses before a process is started again: doubled
 LONG_S = 60.0  # a process that has run that long begins with the first pause again
 LOOK_S, HELPER_S = 5.0, 2.0  # between looks at an app, and at a helper
 TAIL = 4096  # of the bytes of a log, the last that are looked at
-# how a SuperNode says that it sends an answer, that it has, or that it goes on without
-ANSWER = ("Sending: ", "Sent successfully", "Ignoring reply", "Failed to send", "Receiving: ")
+# how a SuperNode says that it sends an answer or starts an app, ...
+OPEN = ("Sending: ", "Start `flwr-clientapp`")
+# ... and that it has sent it, goes on without, or is asked anew
+CLOSED = ("Sent successfully", "Ignoring reply", "Failed to send", "Receiving: ")
+UNSENT_S = 90.0  # how long an app may be gone whose answer is not sent; Flower waits 60 s for one
 ENDS_S = 60.0  # how long an app may take to end that has left its result
 BEGIN_S = 20.0  # how long an app may be taken to run without that a process of it was ever seen
 
@@ -114,16 +118,21 @@ class Kept:
         self._end(f"lost its {HELPER}", now)
 
     def _look_at_answer(self, now: float) -> None:
-        """End a SuperNode that sends an answer for longer than a mean waits, its app gone.
+        """End a SuperNode that has an answer to send, and does not, its app gone.
 
         An app that is killed while it hands its answer over leaves half of it, and Flower waits for
-        the other half without end.
+        the other half without end. And a SuperNode sends one answer each time it is asked: if one
+        to an app that was begun anew is left, it sends that one, and is an answer late ever after.
         """
-        sending = "" if below(self.process.pid, CLIENT_APP) != [] else being_sent(self._log())
-        if sending != self._half[0]:
-            self._half = sending, now
-        if sending and now - self._half[1] > self._d.timeout_s:
-            self._end("waits for an answer of which its app left a part", now)
+        left = "" if below(self.process.pid, CLIENT_APP) != [] else unanswered(self._log())
+        if left != self._half[0]:
+            self._half = left, now
+        if not left:
+            return
+        half = OPEN[0] in left.rpartition("\n")[2]
+        if now - self._half[1] > (self._d.timeout_s if half else UNSENT_S):
+            part = "of which its app left a part" if half else "that it does not send"
+            self._end(f"has an answer {part}", now)
 
     def _log(self) -> str:
         """Read the last of what the process has printed since it was started."""
@@ -144,16 +153,18 @@ class Kept:
             os.killpg(self.process.pid, signal.SIGKILL)
 
 
-def being_sent(log: str) -> str:
-    """Return the line of an answer that a SuperNode's log has as begun and not as sent.
+def unanswered(log: str) -> str:
+    """Return the lines of a SuperNode's log by which it has an answer to send, or "".
 
-    >>> being_sent("Sending: train message (ID: 1)\\nSent successfully")
+    >>> unanswered("Start `flwr-clientapp` process\\nSending: a (ID: 1)\\nSent successfully")
     ''
-    >>> being_sent("Sent successfully\\nSending: train message (ID: 2)\\n")
-    'Sending: train message (ID: 2)'
+    >>> unanswered("Receiving: b\\nSending: train message (ID: 2)\\n")
+    'Receiving: b\\nSending: train message (ID: 2)'
+    >>> unanswered("Sent successfully\\nStart `flwr-clientapp` process").partition("\\n")[2]
+    'Start `flwr-clientapp` process'
     """
-    lines = [line for line in log.splitlines() if any(word in line for word in ANSWER)]
-    return lines[-1] if lines and ANSWER[0] in lines[-1] else ""
+    lines = [line for line in log.splitlines() if any(word in line for word in OPEN + CLOSED)]
+    return "\n".join(lines) if lines and any(word in lines[-1] for word in OPEN) else ""
 
 
 class Place:
@@ -279,6 +290,7 @@ def begin_all(d: Deployment, say: Say) -> None:
 
     A coordinator that has left its result is about to end, and is waited for.
     """
+    check_place(d.folder)
     until = time.monotonic() + ENDS_S
     while (d.folder / RESULT).exists() and _runs(d, COORDINATOR) and time.monotonic() < until:
         time.sleep(0.3)
@@ -298,20 +310,29 @@ def keep(d: Deployment, name: str, say: Say, until: Callable[[], bool] = lambda:
 
     An edge is its SuperLink with its app, and the SuperNode by which the coordinator reaches it.
     """
+    i = None if name in d.places else _node(d, name)
+    check_place(d.folder)
     (d.folder / "logs").mkdir(parents=True, exist_ok=True)
     kept: list[Kept | Place] = []
-    try:
-        if name in d.places:
+    with held(d, [name]), ending(kept):
+        if i is None:
             kept.append(Place(d, name, say))
             if name != COORDINATOR:
                 kept.append(Kept(d, f"bridge-{name}", d.bridges()[name], say))
         else:
-            kept.append(Kept(d, name, d.node(_node(d, name)), say))
+            kept.append(Kept(d, name, d.node(i), say))
         say(f"{name} started; its words are in {log_of(d, name)}")
         while not until():
             for each in kept:
                 each.look()
             time.sleep(0.3)
+
+
+@contextmanager
+def ending(kept: list[Kept | Place]) -> Iterator[None]:
+    """End processes, whatever happens."""
+    try:
+        yield
     finally:
         end_all([each.link if isinstance(each, Place) else each for each in kept])
 
@@ -329,6 +350,6 @@ def _node(d: Deployment, name: str) -> int:
         if d.key(i) == name:
             return i
     raise FlowerError(
-        f"{d.folder} has no process {name!r}; it has {', '.join(d.places)} and the nodes of "
+        f"{d.folder} has no process {short(name)}; it has {', '.join(d.places)} and the nodes of "
         f"{Path(d.folder, 'nodes.csv')}, such as {d.key(0)}"
     )

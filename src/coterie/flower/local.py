@@ -1,12 +1,12 @@
 """A deployment on this machine: all its processes on loopback, kept from start to end."""
 
-import json
 import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from coterie.core.types import Say
+from coterie.core.files import read_object
+from coterie.core.types import Json, Say
 from coterie.flower import FlowerError
 from coterie.flower.deploy import LINKS, Deployment
 from coterie.flower.edge import RESULT
@@ -15,6 +15,7 @@ from coterie.flower.hosts import COORDINATOR
 from coterie.flower.keep import Kept, Place, begin, end_all
 from coterie.flower.processes import (
     POLL_S,
+    STOP_S,
     app_log_of,
     check_free,
     log_of,
@@ -95,7 +96,7 @@ def started(d: Deployment, say: Say = print) -> Iterator[Local]:
         end_all([*(place.link for place in all_.places.values()), *all_.nodes.values()])
 
 
-def run_locally(d: Deployment, say: Say = print) -> dict[str, object]:
+def run_locally(d: Deployment, say: Say = print) -> Json:
     """Start everything, train, stop everything; return what the coordinator wrote at the end.
 
     Rounds are told as they end, and every half minute who is there. What is killed meanwhile is
@@ -104,17 +105,19 @@ def run_locally(d: Deployment, say: Say = print) -> dict[str, object]:
     if not d.local:
         raise FlowerError("only a deployment on loopback can be started from here")
     result = d.folder / RESULT
-    result.unlink(missing_ok=True)
     for port in range(d.port, d.port + len(d.places)):
         check_free(port)
+    for command in (*d.nodes().values(), *d.bridges().values()):  # those of before may be ending
+        check_free(int(command[command.index("--port") + 1]), "--node-port", STOP_S)
+    result.unlink(missing_ok=True)
     with started(d, say) as here:
         for place in [*d.places[1:], COORDINATOR]:
             begin(d, place)
         say(f"training; the coordinator's words are in {app_log_of(d, COORDINATOR)}")
         _watch(here, Rounds(d, len(rows_of(d))))
-        found: dict[str, object] = json.loads(result.read_text(encoding="utf-8"))
+        found = read_object(result)
     if found.get("status") != "complete":
-        raise FlowerError(str(found.get("error", "the coordinator failed")))
+        raise FlowerError(str(found.get("error") or f"{result}: has no status; training failed"))
     return found
 
 

@@ -103,6 +103,22 @@ def begin(added: Added, model: Arrays, names: Sequence[str]) -> Memory:
     return Memory(tuple(names), {key: array.numpy() for key, array in found.items()})
 
 
+def check_memory(added: Added, memory: Memory, model: Arrays, n_groups: int) -> None:
+    """Refuse what a file says is kept if it is not what an algorithm keeps."""
+    like = begin(added, model, memory.names).arrays
+    if len(set(memory.names)) < len(memory.names) or like.keys() != memory.arrays.keys():
+        raise FlowerError(f"what is kept is not what {added.name} keeps; begin anew")
+    for key, first in like.items():
+        shape = (n_groups, *first.shape[1:]) if key.startswith(GROUP) else first.shape
+        array = memory.arrays[key]
+        if (array.shape, array.dtype) not in ((shape, first.dtype), (first.shape, first.dtype)):
+            raise FlowerError(f"{key!r} that is kept has the shape {array.shape}, not {shape}")
+    groups = memory.arrays.get(GROUPS)
+    rows = min((len(a) for k, a in memory.arrays.items() if k.startswith(GROUP)), default=0)
+    if groups is not None and groups.size and not 0 <= groups.min() <= groups.max() < max(rows, 1):
+        raise FlowerError(f"{GROUPS!r} that is kept names groups that there are not")
+
+
 def follow(
     added: Added,
     memory: Memory,

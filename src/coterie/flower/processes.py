@@ -8,12 +8,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
 from coterie.flower import FlowerError
-from coterie.flower.deploy import QUIET, Deployment
+from coterie.flower.deploy import QUIET, Deployment, real
 from coterie.flower.edge import app_log
 
 START_S, STOP_S, POLL_S = 120.0, 20.0, 0.3
@@ -29,7 +29,7 @@ def start(d: Deployment, name: str, command: list[str]) -> subprocess.Popen[byte
     killed, for else it waits for its connections to close, and keeps its port that long.
     """
     ends = signal.SIGKILL if command[0] == "flower-superlink" else signal.SIGTERM
-    with log_of(d, name).open("ab") as log:
+    with starting(command), log_of(d, name).open("ab") as log:
         return subprocess.Popen(
             _here(command),
             cwd=d.folder,
@@ -40,6 +40,20 @@ def start(d: Deployment, name: str, command: list[str]) -> subprocess.Popen[byte
             start_new_session=True,
             preexec_fn=(partial(_die_with_parent, ends) if sys.platform == "linux" else None),  # noqa: PLW1509
         )
+
+
+@contextmanager
+def starting(command: list[str]) -> Iterator[None]:
+    """Say in one line that a program cannot be started, or where its words cannot go."""
+    try:
+        yield
+    except subprocess.TimeoutExpired as error:
+        raise FlowerError(f"{' '.join(command[:4])} took more than {START_S:g} s") from error
+    except subprocess.SubprocessError as error:
+        raise FlowerError(f"{command[0]}: cannot be started ({error})") from error
+    except OSError as error:
+        what = error.filename or command[0]
+        raise FlowerError(f"{what}: {command[0]} cannot be started ({error.strerror})") from error
 
 
 def stop(processes: list[subprocess.Popen[bytes]]) -> None:
@@ -64,7 +78,7 @@ def end_left(d: Deployment, command: list[str]) -> None:
     They end by themselves when they notice, but for those that hang while they do.
     """
     host, port = (command[command.index(word) + 1] for word in ("--host", "--port"))
-    address, folder = f"{f'[{host}]' if ':' in host else host}:{port}", d.folder.resolve()
+    address, folder = f"{f'[{host}]' if ':' in host else host}:{port}", real(d.folder)
     for path in Path("/proc").glob("[0-9]*"):
         words = _words(int(path.name)).split("\0")
         ours = any(Path(word).name in (HELPER, SERVER_APP, CLIENT_APP) for word in words[:2])
@@ -104,18 +118,17 @@ def app_log_of(d: Deployment, place: str) -> Path:
 
 def flwr(d: Deployment, command: list[str]) -> str:
     """Run a command of Flower's, and return what it prints."""
-    try:
+    with starting(command):
         done = subprocess.run(
             _here(command),
             cwd=d.folder,
             env=environment(d.folder),
             capture_output=True,
             text=True,
+            errors="replace",
             check=False,
             timeout=START_S,
         )
-    except subprocess.TimeoutExpired as error:
-        raise FlowerError(f"{' '.join(command[:4])} took more than {START_S:g} s") from error
     if done.returncode:
         said = [line.strip(" │╭╮╰╯─") for line in (done.stdout + done.stderr).splitlines()]
         words = " ".join(line for line in said if line)[-300:]
@@ -123,14 +136,24 @@ def flwr(d: Deployment, command: list[str]) -> str:
     return done.stdout
 
 
-def check_free(port: int) -> None:
-    """Refuse a port that somebody has."""
+def check_free(port: int, option: str = "--port", wait_s: float = 0.0) -> None:
+    """Refuse a port that somebody has, and that is not free after a while."""
+    until = time.monotonic() + wait_s
+    while (error := _taken(port)) is not None:
+        if time.monotonic() >= until:
+            raise FlowerError(f"port {port} is taken; choose others with {option}") from error
+        time.sleep(POLL_S)
+
+
+def _taken(port: int) -> OSError | None:
+    """Say why a port cannot be had; None if it can."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
-            raise FlowerError(f"port {port} is taken; choose others with --port") from error
+            return error
+    return None
 
 
 def listens(host: str, port: int) -> bool:

@@ -18,7 +18,7 @@ from coterie.flower.means import (
     num_examples,
     sort_answers,
 )
-from coterie.flower.memory import Sent, begin, follow
+from coterie.flower.memory import Sent, begin, check_memory, follow
 from coterie.flower.messages import (
     ALGORITHM,
     BATCHES,
@@ -84,6 +84,8 @@ def rounds(crew: Crew, terms: Terms, state: State) -> Iterator[State]:
     roster, by = Roster(), terms.planning
     shown = by.evidence if isinstance(by, Planning) else "none"
     terms, there = _telling(terms, state.models[0]), dict[str, int]()
+    if state.memory.names and not terms.added.plain:
+        check_memory(terms.added, state.memory, state.models[0], len(state.groups or [0]))
     while state.t < terms.steps:
         stop, scope = state.plan.schedule.next_aggregation(state.t, terms.steps)
         again = scope is Event.GLOBAL

@@ -1,19 +1,22 @@
 """The state of a run on disk, one file: arrays as safetensors, the rest as its JSON header."""
 
 import json
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-import numpy as np
+from msgspec import Meta, Struct
 
-from coterie.core.files import write_atomically
+from coterie.core.convert import convert
+from coterie.core.errors import short
 from coterie.core.types import Json
 from coterie.flower import FlowerError
 from coterie.flower.groups import Groups
 from coterie.flower.memory import Memory
-from coterie.flower.messages import KEPT, Arrays
+from coterie.flower.messages import KEPT, Array, Arrays
+from coterie.flower.tensorfile import MOST, read_about, read_tensors, write_tensors
 from coterie.simulation.policies.searched import UNPLANNED
 from coterie.simulation.schedule import Schedule
 from coterie.simulation.state import Plan
@@ -21,6 +24,34 @@ from coterie.simulation.state import Plan
 FILE = "state.safetensors"
 VERSION = "2"
 PER_MEAN = "rows", "short", "weighed"  # fields of a state that are lists in the file
+Count = Annotated[int, Meta(ge=0, le=MOST)]
+Amount = Annotated[float, Meta(ge=0, le=MOST)]
+Number = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
+
+
+class _Row(Struct, frozen=True):
+    """What everybody who tells of a row needs of it."""
+
+    t: Count
+    round: Count
+    counted: Count
+
+
+class _Header(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a file has beside its arrays."""
+
+    version: str
+    about: dict[str, Any]
+    t: Count
+    models: Annotated[int, Meta(ge=1, le=MOST)]
+    groups: list[list[str]] | None
+    servers: list[str]
+    weights: dict[str, Amount]
+    rows: list[_Row]
+    short: list[Count]
+    weighed: list[Amount]
+    names: list[str] = []
+    kept: list[str] = []
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,8 +81,6 @@ class State:
 
 def save_state(folder: Path, state: State, about: Mapping[str, Any]) -> None:
     """Write a state in place of the one before it, whole or not at all."""
-    from safetensors.numpy import save
-
     header = {
         "version": VERSION,
         "about": dict(about),
@@ -64,35 +93,69 @@ def save_state(folder: Path, state: State, about: Mapping[str, Any]) -> None:
     }
     if state.memory.names:
         header |= {"names": state.memory.names, "kept": list(state.memory.arrays)}
-    arrays = {
-        f"{k}/{key}": np.asarray(array, order="C")
-        for k, model in enumerate(state.models)
-        for key, array in model.items()
-    }
-    arrays |= {f"{KEPT}/{k}": np.asarray(a, order="C") for k, a in state.memory.arrays.items()}
+    arrays = {f"{k}/{key}": a for k, model in enumerate(state.models) for key, a in model.items()}
+    arrays |= {f"{KEPT}/{key}": array for key, array in state.memory.arrays.items()}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(folder / FILE, save(arrays, {"coterie": json.dumps(header, default=repr)}))
+        write_tensors(folder / FILE, arrays, header)
     except OSError as error:
         raise FlowerError(f"{folder / FILE}: cannot be written ({error.strerror})") from error
 
 
 def saved(folder: Path) -> Json:
     """Return what the state in a folder says beside its arrays; empty if there is none yet."""
-    from safetensors import SafetensorError, safe_open
-
     path = folder / FILE
-    if not path.exists():
-        return {}
     try:
-        with safe_open(path, "np") as file:
-            header: Json = json.loads((file.metadata() or {})["coterie"])
+        return _checked(read_about(path, _Any), path)
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-        raise FlowerError(f"{path}: damaged ({error}); move it away to begin anew") from error
-    _check_version(header, path)
+    except (OSError, ValueError) as error:
+        raise _damaged(path, error) from error
+
+
+class _Any(Struct, frozen=True):
+    """A header of any version."""
+
+    version: str
+
+
+def _checked(header: Json, path: Path) -> Json:
+    """Return a header of this version, whose parts fit together."""
+    if header["version"] != VERSION:
+        raise FlowerError(
+            f"{path}: is a state of version {short(header['version'])}, not {VERSION!r}; "
+            "begin anew in another folder"
+        )
+    convert(header, _Header, "header")
+    for at, row in enumerate(header["rows"]):
+        for begins, kind in (("train.", Number), ("test.", Number | None)):
+            scores = {key: row[key] for key in row if key.startswith(begins)}
+            convert(scores, dict[str, kind], f"header: rows[{at}]")  # type: ignore[valid-type]
+    groups: Sequence[Sequence[str]] = header["groups"] or [[]]
+    for key, fits in (("models", (1, len(groups))), ("weighed", (0, len(groups)))):
+        count = header[key] if key == "models" else len(header[key])
+        if count not in fits:
+            raise ValueError(f"header: {count} {key} for {len(groups)} groups")
+    unweighed = {name for names in groups for name in names} - header["weights"].keys()
+    if header["models"] > 1 and unweighed:
+        raise ValueError(f"header: weights has no {short(min(unweighed))}")
     return header
+
+
+def _damaged(path: Path, error: Exception) -> FlowerError:
+    why = getattr(error, "strerror", None) or error
+    return FlowerError(f"{path}: damaged ({why}); move it away to begin anew")
+
+
+def _read(path: Path) -> tuple[Json, Arrays]:
+    """Read a state whole; one that is not there is a FileNotFoundError."""
+    try:
+        header, arrays = read_tensors(path, _Any)
+        return _checked(header, path), arrays
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError) as error:
+        raise _damaged(path, error) from error
 
 
 def carry_state(old: Path, new: Path, groups: Groups, changes: Mapping[str, Any]) -> int:
@@ -101,25 +164,13 @@ def carry_state(old: Path, new: Path, groups: Groups, changes: Mapping[str, Any]
     `changes` are the settings that may be others now; a run goes on with the rest unchanged. Return
     the step that it is at.
     """
-    from safetensors import safe_open
-
-    header = saved(old)
-    with safe_open(old / FILE, "np") as file:
-        arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    header, arrays = _read(old / FILE)
     if header["models"] != 1:
         raise FlowerError(f"{old / FILE}: is not at a global mean; let the round end")
     model = {key.removeprefix("0/"): a for key, a in arrays.items() if key.startswith("0/")}
     state = State(header["t"], (model,), Plan(Schedule(1, 1), groups), rows=tuple(header["rows"]))
     save_state(new, state, {**header["about"], **changes})
     return state.t
-
-
-def _check_version(header: Json, path: Path) -> None:
-    if header["version"] != VERSION:
-        raise FlowerError(
-            f"{path}: is a state of version {header['version']!r}, not {VERSION!r}; "
-            "begin anew in another folder"
-        )
 
 
 def load_state(
@@ -129,33 +180,40 @@ def load_state(
 
     The schedule of groups is not in the file: `about` says what it is, and must be the same.
     """
-    from safetensors import SafetensorError, safe_open
-
-    if folder is None or not (path := folder / FILE).exists():
+    if folder is None:
         return first
-    like, plan = first.models[0], first.plan
+    path, like, plan = folder / FILE, first.models[0], first.plan
     try:
-        with safe_open(path, "np") as file:
-            header = json.loads((file.metadata() or {})["coterie"])
-            arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-        _check_version(header, path)
-        models = tuple({key: arrays[f"{k}/{key}"] for key in like} for k in range(header["models"]))
-        if header["groups"] is not None:
-            members = tuple(tuple(group) for group in header["groups"])
-            plan = Plan(schedule, Groups(members, tuple(header["servers"])))
-        lists = {key: tuple(header[key]) for key in PER_MEAN}
-        kept = {key: arrays[f"{KEPT}/{key}"] for key in header.get("kept", ())}
-        memory = Memory(tuple(header.get("names", ())), kept)
-        state = State(header["t"], models, plan, header["weights"], memory=memory, **lists)
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-        raise FlowerError(f"{path}: damaged ({error}); move it away to begin anew") from error
+        header, arrays = _read(path)
+    except FileNotFoundError:
+        return first
     before, now = header["about"], json.loads(json.dumps(dict(about), default=repr))
     for key in sorted(before.keys() | now.keys()):
         if before.get(key) != now.get(key):
             raise FlowerError(
-                f"{path}: is of a run with {key} = {before.get(key)!r}, not {now.get(key)!r}; "
-                "go on with the same, or begin anew in another folder"
+                f"{path}: is of a run with {key} = {short(before.get(key))}, not "
+                f"{short(now.get(key))}; go on with the same, or begin anew in another folder"
             )
-    if any(model[key].shape != like[key].shape for model in models for key in like):
-        raise FlowerError(f"{path}: is of another model; begin anew in another folder")
-    return state
+    models = tuple(_model(arrays, k, like, path) for k in range(header["models"]))
+    if header["groups"] is not None:
+        members = tuple(tuple(group) for group in header["groups"])
+        plan = Plan(schedule, Groups(members, tuple(header["servers"])))
+    lists = {key: tuple(header[key]) for key in PER_MEAN}
+    kept = {key: _array(arrays, f"{KEPT}/{key}", path) for key in header.get("kept", ())}
+    memory = Memory(tuple(header.get("names", ())), kept)
+    return State(header["t"], models, plan, header["weights"], memory=memory, **lists)
+
+
+def _model(arrays: Arrays, k: int, like: Arrays, path: Path) -> Arrays:
+    """Return the model of group k, whose arrays are like those of the first."""
+    model = {key: _array(arrays, f"{k}/{key}", path) for key in like}
+    for key, first in like.items():
+        if (model[key].shape, model[key].dtype) != (first.shape, first.dtype):
+            raise FlowerError(f"{path}: is of another model; begin anew in another folder")
+    return model
+
+
+def _array(arrays: Arrays, name: str, path: Path) -> Array:
+    if name not in arrays:
+        raise _damaged(path, ValueError(f"there is no {short(name)}"))
+    return arrays[name]

@@ -9,6 +9,7 @@ from coterie.core.arrays import Ints
 from coterie.core.boundary import reader
 from coterie.core.csv_rows import read_table
 from coterie.core.errors import PartitionError
+from coterie.core.inputs import with_an_end
 from coterie.partition.values import Dealt, Examples, Rule
 
 NEEDED, KNOWN = {"example", "node"}, {"example", "node", "edge"}
@@ -66,7 +67,7 @@ def _order(numbers: Ints, total: int, path: Path) -> Ints:
 def read_columns(path: Path, total: int) -> Columns:
     """Read a file's columns as text, and reject what is not such a file for so many examples."""
     try:
-        with path.open("rb") as file:
+        with with_an_end(path).open("rb") as file:
             is_parquet = file.read(4) == PARQUET_MAGIC
     except OSError as error:
         raise PartitionError(f"{path}: cannot be read ({error.strerror})") from error

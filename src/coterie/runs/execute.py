@@ -12,8 +12,8 @@ from coterie.config.files import code_of, to_toml
 from coterie.config.prepare import Prepared, prepare
 from coterie.config.settings import Config
 from coterie.core.errors import DivergenceError, RecordError
-from coterie.core.files import read_object
 from coterie.core.plugins import source_sum
+from coterie.core.regular import read_mapping
 from coterie.data import Dataset
 from coterie.engine.contract import Engine, Models
 from coterie.engine.update import Update
@@ -140,7 +140,7 @@ def own_code(config: Config) -> dict[str, str]:
 
 def _changed(folder: Path, config: Config) -> Iterator[str]:
     """Say which of one's own parts are not what they were when a run began."""
-    was = read_object(folder / "meta.json").get("code")
+    was = read_mapping(folder / "meta.json").get("code")
     for name, now in own_code(config).items():
         if isinstance(was, dict) and was.get(name) not in (None, "", now):
             yield f"note: the file of {name} has changed since; the steps so far are by the old one"

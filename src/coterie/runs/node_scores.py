@@ -22,6 +22,7 @@ from coterie.core.convert import convert
 from coterie.core.errors import RecordError
 from coterie.core.files import write_atomically
 from coterie.core.parquet import has_parquet, parquet_bytes, read_columns
+from coterie.core.regular import open_regular, read_regular, read_text
 from coterie.core.types import Json
 from coterie.engine.contract import NodeScores
 from coterie.simulation.fleet import Fleet
@@ -93,7 +94,7 @@ class NodeLog:
         if not lines:
             self._path.unlink(missing_ok=True)
             return
-        kept = b"".join(self._path.read_bytes().splitlines(keepends=True)[:lines])
+        kept = b"".join(read_regular(self._path).splitlines(keepends=True)[:lines])
         os.truncate(self._path, len(kept))
 
     def close(self) -> None:
@@ -115,7 +116,7 @@ def with_nodes(rows: bytes) -> int:
 def logged(folder: Path) -> int:
     """Count the whole lines of a folder's log."""
     with suppress(FileNotFoundError):
-        return (folder / LOG).read_bytes().count(b"\n")
+        return read_regular(folder / LOG).count(b"\n")
     return 0
 
 
@@ -123,7 +124,7 @@ def read_log(folder: Path) -> list[Json]:
     """Read the log of a run folder; empty if there is none."""
     if not (folder / LOG).exists():
         return []
-    lines = (folder / LOG).read_bytes().split(b"\n")[:-1]
+    lines = read_regular(folder / LOG).split(b"\n")[:-1]
     return [json.loads(line) for line in lines]
 
 
@@ -168,10 +169,11 @@ def read_table(folder: Path) -> Columns | None:
     parquet, plain = (folder / name for name in TABLES)
     try:
         if plain.exists():
-            columns = _read_csv(plain.read_text(encoding="utf-8"))
+            columns = _read_csv(read_text(plain))
         elif parquet.exists():
             if not has_parquet():
                 raise RecordError(f"{parquet}: needs coterie[parquet] to be read")
+            open_regular(parquet).close()
             columns = read_columns(parquet)
         else:
             return None

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from coterie.config.files import Code, Stored, decides, dotted, one_text
-from coterie.config.toml import read_toml
 from coterie.core.arrays import Ints
 from coterie.core.convert import convert
 from coterie.core.errors import RecordError
-from coterie.core.files import json_bytes, lock, read_object, write_atomically, write_json, writing
+from coterie.core.files import json_bytes, lock, write_atomically, write_json, writing
+from coterie.core.regular import open_regular, read_mapping, read_regular, read_text
 from coterie.core.types import Json
 from coterie.engine.contract import NodeScores
 from coterie.runs.node_scores import (
@@ -34,7 +34,14 @@ from coterie.runs.node_scores import (
     write_table,
 )
 from coterie.runs.provenance import versions
-from coterie.runs.validate import UNREADABLE, About, read_json, read_rows, strange
+from coterie.runs.validate import (
+    UNREADABLE,
+    About,
+    read_object,
+    read_rows,
+    read_settings,
+    strange,
+)
 from coterie.simulation.fleet import Fleet
 from coterie.simulation.row import Row, told
 
@@ -71,6 +78,7 @@ class RunWriter:
         if self.resumes:
             if not resume:
                 raise self._taken()
+            self._check_rows()
             with writing(path, mended(folder)):
                 self._rows = path.open("r+b", buffering=0)
             lock(self._rows, folder, wait_s)
@@ -119,6 +127,13 @@ class RunWriter:
             finally:
                 path.unlink(missing_ok=True)
 
+    def _check_rows(self) -> None:
+        """Refuse rows that are no regular file: a pipe would keep us waiting."""
+        try:
+            open_regular(self.folder / ROWS).close()
+        except (OSError, ValueError) as error:
+            raise RecordError(damaged(self.folder, error)) from error
+
     def _taken(self) -> RecordError:
         way = f"go on with: {resume_command(self.folder)}"
         return RecordError(f"{self.folder} already holds a run; choose another --out, or {way}")
@@ -126,11 +141,10 @@ class RunWriter:
     def take_meta(self) -> None:
         """Read what a run that goes on was begun with; without it the run could never end."""
         try:
-            text = (self.folder / "meta.json").read_text(encoding="utf-8")
-            self._meta = read_json("meta.json", text)
+            self._meta = read_object(self.folder / "meta.json")
             convert(self._meta, About, "meta.json")
         except UNREADABLE as error:
-            why = error.strerror if isinstance(error, OSError) else error
+            why = fault(error)
             again = shlex.quote(str(self.folder / "config.toml"))
             raise RecordError(
                 f"{self.folder}: its meta.json cannot be read ({why}), so that it cannot go on; "
@@ -148,7 +162,7 @@ class RunWriter:
         with self._writing(ROWS):
             (self.folder / "summary.json").unlink(missing_ok=True)
             remove_tables(self.folder)
-            kept = (self.folder / ROWS).read_bytes()[:offset]
+            kept = read_regular(self.folder / ROWS)[:offset]
             self._nodes.keep(with_nodes(kept))
             self._rows.truncate(offset)
             self._rows.seek(offset)
@@ -200,7 +214,7 @@ class RunWriter:
 
             self._write("model.safetensors", save(dict(tensors)))
         self.write_grouping(grouping)
-        if read_object(self.folder / "meta.json") != (now := self._meta | meta):
+        if read_mapping(self.folder / "meta.json") != (now := self._meta | meta):
             self._write("meta.json", json_bytes(now))
         self._write("summary.json", json_bytes({**summary, "wall_s": round(self.wall_s, 4)}))
         with suppress(OSError):
@@ -239,6 +253,23 @@ class RecordedRun:
         return settings_of(self.config)
 
 
+def fault(error: Exception) -> str:
+    r"""Say in one line why a file cannot be read.
+
+    >>> fault(PermissionError(13, "Permission denied", "runs/a/rows.jsonl"))
+    'rows.jsonl: Permission denied'
+    """
+    if isinstance(error, OSError) and error.strerror:
+        name = Path(os.fsdecode(error.filename)).name if error.filename else ""
+        return f"{name}: {error.strerror}".removeprefix(": ")
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def damaged(folder: Path, error: Exception) -> str:
+    """Say which run cannot be read, and what is wrong with which of its files."""
+    return f"{folder}: damaged run folder ({fault(error)})"
+
+
 def settings_of(config: Json) -> Json:
     """Write a config as one level of dotted keys, without the seed, where it ran and its label.
 
@@ -256,19 +287,18 @@ def read_run(folder: Path | str) -> RecordedRun:
     """
     folder = Path(folder)
     try:
-        config = read_toml((folder / "config.toml").read_text(encoding="utf-8"))
+        config = read_settings(folder)
         meta, summary, grouping = (
-            read_json(name, (folder / name).read_text(encoding="utf-8"))
-            for name in ("meta.json", "summary.json", "grouping.json")
+            read_object(folder / name) for name in ("meta.json", "summary.json", "grouping.json")
         )
         complete = summary.get("status") == "complete"
-        rows = read_rows(ROWS, (folder / ROWS).read_text(encoding="utf-8"), complete=complete)
+        rows = read_rows(ROWS, read_text(folder / ROWS), complete=complete)
         odd = strange(config, meta, rows, summary, grouping)
     except FileNotFoundError as error:
         missing = Path(str(error.filename)).name
         raise RecordError(f"{folder}: not a finished run, {missing} is missing") from error
     except UNREADABLE as error:
-        raise RecordError(f"{folder}: damaged run folder ({error})") from error
+        raise RecordError(damaged(folder, error)) from error
     if odd:
         raise RecordError(f"{folder}: not written by this version of coterie ({odd})")
     return RecordedRun(folder, Stored(config), meta, rows, summary, grouping)
@@ -282,26 +312,21 @@ def find_runs(
     Also returns a line about each run left out: unfinished, diverged, interrupted, failed or
     damaged, and how to go on with it.
     """
-    folders: set[Path] = set()
-    for path in paths:
-        if not path.is_dir():
-            what = "a file; name the folder of a run" if path.exists() else "no such folder"
-            raise RecordError(f"{path}: {what}")
-        files = [p for name in (ROWS, "summary.json") for p in path.rglob(name)]
-        found = [p.parent for p in files if p.is_file()]
-        if not found:
-            raise RecordError(f"{path}: no run in it (a run folder has {ROWS})")
-        folders.update(found)
+    folders = {folder for path in paths for folder in _folders(path)}
     runs, left_out = [], []
     for done, folder in enumerate(sorted(folders)):
         progress("reading runs", done, len(folders))
-        if not (folder / "summary.json").exists():
-            left_out.append(f"{folder}: unfinished; go on with: {resume_command(_whole(folder))}")
-            continue
         try:
+            if not (folder / "summary.json").exists():
+                way = resume_command(_whole(folder))
+                left_out.append(f"{folder}: unfinished; go on with: {way}")
+                continue
             run = read_run(folder)
         except RecordError as error:
             left_out.append(f"{error}; {_again(folder)}")
+            continue
+        except OSError as error:
+            left_out.append(damaged(folder, error))
             continue
         status = run.summary["status"]
         if status == "complete":
@@ -313,6 +338,21 @@ def find_runs(
     if not runs:
         raise RecordError(f"no complete run; {left_out[0] if left_out else 'none has begun'}")
     return runs, left_out
+
+
+def _folders(path: Path) -> list[Path]:
+    """Return the folders of runs at or below a path."""
+    if not path.is_dir():
+        what = "a file; name the folder of a run" if path.exists() else "no such folder"
+        raise RecordError(f"{path}: {what}")
+    try:
+        files = [p for name in (ROWS, "summary.json") for p in path.rglob(name)]
+        found = [p.parent for p in files if not p.is_dir()]
+    except OSError as error:
+        raise RecordError(f"{path}: cannot be looked through ({fault(error)})") from error
+    if not found:
+        raise RecordError(f"{path}: no run in it (a run folder has {ROWS})")
+    return found
 
 
 def _whole(folder: Path) -> Path:
@@ -334,7 +374,7 @@ def ended(folder: Path) -> str | None:
     """Say why a run cannot be gone on with; None if it can, or was not begun, or lost its rows."""
     if not (folder / ROWS).exists():
         return None
-    status = str(read_object(folder / "summary.json").get("status"))
+    status = str(read_mapping(folder / "summary.json").get("status"))
     return {"complete": COMPLETE, "diverged": DIVERGED}.get(status)
 
 

@@ -30,6 +30,7 @@ from coterie.config.settings import Config
 from coterie.core.arrays import Floats, Ints
 from coterie.core.errors import ConfigError, CoterieError, RecordError
 from coterie.core.files import write_atomically, write_json, writing
+from coterie.core.regular import read_regular
 from coterie.core.types import Json
 from coterie.divergences.sketch import Sketch
 from coterie.engine.contract import Gradients, HeldPart, Measured, Models, NodeScores, Score
@@ -92,7 +93,7 @@ def write_retimed(run: RecordedRun, folder: Path) -> None:
         write_atomically(folder / ROWS, rows.encode())
         for name in TABLES:
             if (run.folder / name).exists():  # scores of nodes, which no clock changes
-                write_atomically(folder / name, (run.folder / name).read_bytes())
+                write_atomically(folder / name, read_regular(run.folder / name))
         write_json(folder / "summary.json", run.summary)
 
 
@@ -103,6 +104,8 @@ def _changed(run: RecordedRun, overrides: Sequence[str]) -> Config:
     except StoredCodeError as error:
         way = shlex.quote(f"{error.key}={error.path}")
         raise ConfigError(f"{run.folder}: {error}; if you trust it, add --set {way}") from error
+    except ConfigError as error:
+        raise RecordError(f"{run.folder}: cannot be timed again (config.toml: {error})") from error
     (after,) = expand(run.config, overrides)
     was = flat(before)
     for key, value in flat(after).items():

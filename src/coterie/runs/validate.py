@@ -1,16 +1,23 @@
 """What a run folder must hold to be read back; what is wrong in it is named by file and line."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
 from reprlib import repr as short
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from coterie.config.files import dotted
+from coterie.config.schema import build
+from coterie.config.settings import Config
+from coterie.config.toml import read_toml
 from coterie.core.convert import convert
+from coterie.core.errors import ConfigError
+from coterie.core.regular import read_text
 from coterie.core.types import Json
-from coterie.simulation.algorithms import ALGORITHMS
 
 ENDS = ("complete", "failed", "diverged", "interrupted")
 MOST = 1e100  # so that sums and products of some are still numbers
@@ -22,23 +29,47 @@ Maybe = Number | None
 Whole = Annotated[int, Meta(ge=0, lt=2**53)]
 Least1 = Annotated[int, Meta(ge=1)]
 Section = dict[str, Any]
+SETTINGS = "config.toml"
+MOST_SETTINGS = 2**17  # bytes of config.toml
+LINES: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
+
+
+class _Named(Struct):
+    name: str
 
 
 class _Algorithm(Struct):
     name: str
+    tau1: int | str
+    tau2: int | str
+
+
+class _Network(Struct):
+    topology: str
+
+
+class _Compute(Struct):
+    flops: str
+
+
+class _Train(Struct):
+    steps: int
+    lr: Number
+    lr_decay: Number
+    batch_size: int | str
 
 
 class Settings(Struct):
-    """config.toml, as far as every reader of a run needs it."""
+    """config.toml, as far as every run of any version has it."""
 
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)]
     algorithm: _Algorithm
-    data: Section
+    data: _Named
     partition: Section
-    model: Section
-    network: Section
-    compute: Section
-    train: Section
+    model: _Named
+    network: _Network
+    compute: _Compute
+    train: _Train
     label: str = ""
 
 
@@ -142,8 +173,22 @@ class Groups(Struct):
                 raise ValueError(f"{key} must name all {needed}, or none")
 
 
+def read_settings(folder: Path) -> Json:
+    """Read the config.toml of a run folder; what is no regular file of TOML is a ValueError."""
+    try:
+        return read_toml(read_text(folder / SETTINGS, MOST_SETTINGS))
+    except ValueError as error:
+        said = str(error)
+        raise ValueError(said if said.startswith(SETTINGS) else f"{SETTINGS}: {said}") from error
+
+
+def read_object(path: Path) -> Json:
+    """Read a regular file that holds one JSON object."""
+    return read_json(path.name, read_text(path))
+
+
 def read_json(name: str, text: str) -> Json:
-    """Read a file that holds one JSON object, of numbers that are numbers.
+    """Read a text that holds one JSON object, of numbers that are numbers.
 
     >>> read_json("meta.json", "[]")
     Traceback (most recent call last):
@@ -169,6 +214,11 @@ def read_rows(name: str, text: str, *, complete: bool) -> list[Json]:
     last = lines.pop()
     if last and complete:
         raise ValueError(f"{name} line {len(lines) + 1}: cut off")
+    with suppress(ValueError, RecursionError):  # all at once, which is sooner
+        rows = LINES.decode_lines(text[: len(text) - len(last)])
+        if len(rows) == len(lines):
+            msgspec.convert(rows, list[Row])
+            return rows
     rows = [read_json(f"{name} line {at}", line) for at, line in enumerate(lines, 1)]
     for at, row in enumerate(rows, 1):
         convert(row, Row, f"{name} line {at}")
@@ -190,14 +240,13 @@ def strange(
     `end` is the file that the summary is from, and `ends` are what its status may be.
     """
     try:
-        settings = convert(config, Settings, "config.toml")
         convert(meta, About, "meta.json")
         told = convert(summary, Summary, end)
         convert(grouping, Groups, "grouping.json")
     except ValueError as error:
         return str(error)
-    if settings.algorithm.name not in ALGORITHMS and ":" not in settings.algorithm.name:
-        return f"config.toml: unknown algorithm {short(settings.algorithm.name)}"
+    if odd := odd_settings(config):
+        return f"{SETTINGS}: {odd}"
     if told.status not in ends:
         return f"{end}: unknown status {short(told.status)}"
     if told.status == "complete":
@@ -205,13 +254,37 @@ def strange(
             return "rows.jsonl: complete without test_accuracy"
         if told.test_accuracy is None:
             return f"{end}: complete without test_accuracy"
-    return next(_odd_settings(config), "")
+    return ""
 
 
-def _odd_settings(config: Json) -> Iterator[str]:
-    sections = {name: part for name, part in config.items() if isinstance(part, dict)}
-    for key, value in dotted(sections).items():
-        number = isinstance(value, int | float) and -MOST < value < MOST
-        listed = isinstance(value, list) and all(isinstance(word, str) for word in value)
-        if not (number or listed or isinstance(value, str)):
-            yield f"config.toml: {key} must be a number or a text, got {short(value)}"
+def odd_settings(config: Json) -> str:
+    """Say what no run of this version has among its settings; nothing if it could have them all.
+
+    >>> odd_settings({"seed": -1})
+    'seed must be >= 0, got -1'
+    >>> odd_settings({"seed": 0})
+    "has no 'algorithm'"
+    """
+    try:
+        convert(config, Settings, SETTINGS)
+    except ValueError as error:
+        return str(error).removeprefix(f"{SETTINGS}: ")
+    parts = ({name: part} for name, part in config.items())
+    return next(filter(None, (_odd_part(_Part(repr(part), part)) for part in parts)), "")
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A section of a config, which is the same as another if it reads the same."""
+
+    told: str
+    content: Json = field(compare=False)
+
+
+@lru_cache(maxsize=256)  # the runs of a sweep have most sections in common
+def _odd_part(part: _Part) -> str:
+    try:
+        build(Config, part.content)
+    except ConfigError as error:
+        return str(error)
+    return ""

@@ -17,6 +17,7 @@ from coterie.core.arrays import Ints
 from coterie.core.boundary import reader
 from coterie.core.csv_rows import Cells, each_line, listed, read_rows
 from coterie.core.errors import TopologyError, unknown
+from coterie.core.inputs import with_an_end
 from coterie.topology.matrix import LATENCIES, SPEEDS, check_connected, check_spelling, speeds
 from coterie.topology.roles import ROLES, Role, add_said, read_role, serving, truth
 from coterie.topology.values import Speed, Topology
@@ -269,7 +270,7 @@ def _read_graphml(path: Path) -> _Graph:
 
 def _content(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return with_an_end(path).read_bytes()
     except OSError as error:
         raise TopologyError(f"{path}: cannot be read ({error.strerror})") from error
 

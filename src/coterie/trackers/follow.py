@@ -1,13 +1,16 @@
 """Sends one run to one tracker: what its folder holds and the tracker does not."""
 
-import json
 import os
 from contextlib import suppress
 from pathlib import Path
 
-from coterie.core.files import read_object, write_json
-from coterie.runs.record import ROWS
+from coterie.core.convert import convert
+from coterie.core.errors import RecordError
+from coterie.core.files import write_json
+from coterie.core.regular import read_mapping
+from coterie.runs.record import ROWS, damaged
 from coterie.runs.sweep.jobs import Tail, tail_of
+from coterie.runs.validate import UNREADABLE, Row, Summary, read_object
 from coterie.trackers.targets import Target, TrackingError
 from coterie.trackers.values import About, Note, Tracker, about, figures, point
 
@@ -31,11 +34,12 @@ class Follower:
     def look(self) -> None:
         """Send the rows that were added since, and how the run ended if it has.
 
-        Whatever the tracker's library raises is a TrackingError of one line.
+        Whatever the tracker's library raises is a TrackingError of one line; a run that cannot be
+        read is a RecordError.
         """
         try:
             self._look()
-        except TrackingError:
+        except (TrackingError, RecordError):
             raise
         except Exception as error:
             raise TrackingError(self._line(error)) from error
@@ -61,7 +65,7 @@ class Follower:
             self._keep()
         assert self._about is not None
         end = self._end()  # before the rows, so that none is missing of a run that has ended
-        points = [point(row, self._about.began) for row in next(self._tail)]
+        points = [point(row, self._about.began) for row in self._rows()]
         new = [each for each in points if each.t > self._tracker.last]
         if new:
             self._tracker.add(new)
@@ -72,11 +76,26 @@ class Follower:
             self._tracker.finish(status, figures(end) if status in FINAL else {})
             self._keep(status)
 
+    def _rows(self) -> list[Note]:
+        """Return the rows that were added since the last look."""
+        try:
+            rows = next(self._tail)
+            for row in rows:
+                convert(row, Row, ROWS)
+        except UNREADABLE as error:
+            raise RecordError(damaged(self.folder, error)) from error
+        return rows
+
     def _end(self) -> Note | None:
-        with suppress(FileNotFoundError):
-            end = json.loads((self.folder / "summary.json").read_text(encoding="utf-8"))
-            return end if isinstance(end, dict) else None
-        return None
+        path = self.folder / "summary.json"
+        try:
+            end = read_object(path)
+            convert(end, Summary, path.name)
+        except FileNotFoundError:
+            return None
+        except UNREADABLE as error:
+            raise RecordError(damaged(self.folder, error)) from error
+        return end
 
     def _keep(self, status: str = "") -> None:
         assert self._tracker is not None
@@ -92,11 +111,11 @@ class Follower:
 
 def read_note(folder: Path, target: Target) -> Note | None:
     """Return what was noted when the run was last sent there; None if it never was."""
-    note = read_object(folder / target.file).get(str(target))
+    note = read_mapping(folder / target.file).get(str(target))
     return note if isinstance(note, dict) else None
 
 
 def write_note(folder: Path, target: Target, note: Note) -> None:
     """Note where the run is at one destination; those of others stay."""
     path = folder / target.file
-    write_json(path, {**read_object(path), str(target): note})
+    write_json(path, {**read_mapping(path), str(target): note})

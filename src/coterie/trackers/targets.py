@@ -9,8 +9,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from coterie.core.errors import CoterieError, unknown
-from coterie.core.files import read_object, write_json
+from coterie.core.files import write_json
 from coterie.core.plugins import import_by_path
+from coterie.core.regular import read_mapping
 from coterie.trackers.values import About, Note, Tracker
 
 REMEMBERED = "tracking.json"  # in the folder of a run or sweep: where it is sent
@@ -91,7 +92,7 @@ def remember(folder: Path, targets: Sequence[Target]) -> None:
 
 def remembered(folder: Path) -> list[str]:
     """Return where a run or sweep was sent when it was begun; nothing if that cannot be read."""
-    told = read_object(folder / REMEMBERED).get("to")
+    told = read_mapping(folder / REMEMBERED).get("to")
     return [text for text in told if isinstance(text, str)] if isinstance(told, list) else []
 
 

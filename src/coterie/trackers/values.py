@@ -1,14 +1,15 @@
 """What a tracker is told of a run, and what it has to be able to do."""
 
 import time
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from coterie.analysis.export import flat
-from coterie.runs.record import RUNS
+from coterie.core.errors import RecordError
+from coterie.runs.record import RUNS, damaged
+from coterie.runs.validate import SETTINGS, odd_settings, read_settings
 
 Note = dict[str, Any]  # what to keep beside a run, to find it again in a tracker
 
@@ -55,9 +56,14 @@ class Tracker(Protocol):
 
 
 def about(folder: Path) -> About:
-    """Read what is known of a run that has begun."""
-    path = folder / "config.toml"
-    config = tomllib.loads(path.read_text(encoding="utf-8"))
+    """Read what is known of a run that has begun; settings that are none are a RecordError."""
+    path = folder / SETTINGS
+    try:
+        config = read_settings(folder)
+    except (OSError, ValueError) as error:
+        raise RecordError(damaged(folder, error)) from error
+    if odd := odd_settings(config):
+        raise RecordError(f"{folder}: not written by this version of coterie ({SETTINGS}: {odd})")
     sections = {name: part for name, part in config.items() if isinstance(part, dict)}
     settings = {f"{name}.{k}": v for name, part in sections.items() for k, v in part.items()}
     whole = folder.absolute()

@@ -11,7 +11,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from coterie.core.errors import CoterieError
+from coterie.core.errors import CoterieError, short
 
 VERSION = 1
 FORMAT = "coterie-plan"
@@ -20,8 +20,10 @@ SCHEDULE = ("tau1", "tau2", "steps")
 NODE = ("node", "group", "examples", "step_s")
 SHARED = (*SCHEDULE, "model_bytes", "Delta", "group_s", "global_s", "round_s")
 COLUMNS = ("version", *NODE, "server", *SHARED)  # of a CSV
-Least0 = Annotated[int, Meta(ge=0)]
-Least1 = Annotated[int, Meta(ge=1)]
+MOST = 2**53  # beyond this a whole number is not exact in every program that reads JSON
+LONGEST_NAME = 255  # characters: names go into the commands of processes
+Least0 = Annotated[int, Meta(ge=0, le=MOST)]
+Least1 = Annotated[int, Meta(ge=1, le=MOST)]
 Amount = Annotated[float, Meta(ge=0, le=sys.float_info.max)]
 
 
@@ -103,6 +105,10 @@ class Plan:
 
 def checked(plan: Plan, where: str) -> Plan:
     """Return a plan whose parts fit together, or say in one line what does not."""
+    for i, node in enumerate(plan.nodes):
+        _check_name(node.node, f"{where}: nodes[{i}].node")
+    for k, server in enumerate(plan.servers):
+        _check_name(server, f"{where}: groups[{k}].server")
     names: set[str] = set()
     for node in plan.nodes:
         if node.node in names:
@@ -113,16 +119,24 @@ def checked(plan: Plan, where: str) -> Plan:
                 f"{where}: node {node.node!r} is in group {node.group}, and there are "
                 f"{len(plan.servers)}, counted from 0"
             )
-    used = {node.group for node in plan.nodes}
+    groups = {node.node: node.group for node in plan.nodes}
+    used = set(groups.values())
     for k, server in enumerate(plan.servers):
         if k not in used:
             raise PlanError(f"{where}: group {k} has no node; number the groups that have some")
-        home = next((node.group for node in plan.nodes if node.node == server), k)
+        home = groups.get(server, k)
         if home != k:
             raise PlanError(
                 f"{where}: group {k} has the server {server!r}, which is a node of group {home}"
             )
     return plan
+
+
+def _check_name(name: str, where: str) -> None:
+    """Refuse what cannot be a name everywhere: on a terminal, in a file and in a command."""
+    if not (name.strip() and name.isprintable() and len(name) <= LONGEST_NAME):
+        rule = f"must be a name of 1 to {LONGEST_NAME} printable letters"
+        raise PlanError(f"{where} {rule}, got {short(name)}")
 
 
 def check_nodes(plan: Plan, names: list[str], where: str) -> None:

@@ -10,6 +10,8 @@ from msgspec.structs import asdict
 
 from coterie.core.boundary import reader
 from coterie.core.convert import convert
+from coterie.core.errors import short
+from coterie.core.inputs import with_an_end
 from coterie.core.types import Json
 from coterie.preview.planfile import (
     COLUMNS,
@@ -25,12 +27,14 @@ from coterie.preview.planfile import (
     checked,
 )
 
+DIGITS = 4000  # of a whole number; Python refuses more than 4300
+
 
 @reader(PlanError)
 def read_plan(path: Path) -> Plan:
     """Read a plan from a .json or .csv file; whatever is not one is refused in one line."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = with_an_end(path).read_text(encoding="utf-8-sig")
         raw = _from_rows(text, path) if path.suffix.lower() == ".csv" else _from_json(text, path)
         file = convert(raw, PlanFile, str(path))
     except OSError as error:
@@ -42,11 +46,6 @@ def read_plan(path: Path) -> Plan:
     for k, group in enumerate(file.groups):
         if group.group != k:
             raise PlanError(f"{path}: groups must be 0, 1, 2, ... in order, got {group.group}")
-    names = [("node", node.node) for node in file.nodes]
-    for kind, name in names + [("server", group.server) for group in file.groups]:
-        if not (name.strip() and name.isprintable()):
-            rule = "must be a name of printable letters"
-            raise PlanError(f"{path}: {kind} {rule}, got {name[:40]!r}")
     plan = Plan(
         title=file.title,
         found_by=file.found_by,
@@ -62,9 +61,9 @@ def read_plan(path: Path) -> Plan:
 
 def _from_json(text: str, path: Path) -> Json:
     try:
-        raw = json.loads(text, parse_constant=_refuse, object_pairs_hook=_once)
+        raw = json.loads(text, parse_constant=_refuse, parse_int=_whole, object_pairs_hook=_once)
     except RecursionError as error:
-        raise PlanError(f"{path}: is not a plan") from error
+        raise PlanError(f"{path}: is not a plan; it is nested too deep") from error
     except ValueError as error:
         raise PlanError(f"{path}: is not JSON ({error})") from error
     if not isinstance(raw, dict) or raw.get("format") != FORMAT:
@@ -84,7 +83,7 @@ def _from_rows(text: str, path: Path) -> Json:
     if "version" not in columns:
         raise PlanError(f"{path}: is not a plan; it has no column 'version'")
     if sorted(columns) != sorted(COLUMNS):
-        raise PlanError(f"{path}: columns must be {', '.join(COLUMNS)}, got {', '.join(columns)}")
+        raise PlanError(f"{path}: columns must be {', '.join(COLUMNS)}, got {short(columns)}")
     nodes, servers, first = [], dict[int, str](), Json()
     for where, row in lines:
         if None in row or None in row.values():
@@ -112,8 +111,17 @@ def _from_rows(text: str, path: Path) -> Json:
     }
 
 
+def _whole(text: str) -> int:
+    """Read a whole number; of one that no plan can have, as many digits as Python reads.
+
+    >>> _whole("-12"), len(str(_whole(5000 * "9")))
+    (-12, 4000)
+    """
+    return int(text[:DIGITS])
+
+
 def _number(text: str) -> int | float | str:
-    for kind in (int, float):
+    for kind in (_whole, float):
         try:
             return kind(text)
         except ValueError:
@@ -124,8 +132,8 @@ def _number(text: str) -> int | float | str:
 def _check_version(version: object, path: Path) -> None:
     if version != VERSION or isinstance(version, bool):
         raise PlanError(
-            f"{path}: is a plan of version {version!r}, and this coterie reads version {VERSION}; "
-            "write it again with: coterie plan --export"
+            f"{path}: is a plan of version {short(version)}, and this coterie reads version "
+            f"{VERSION}; write it again with: coterie plan --export"
         )
 
 
@@ -137,5 +145,6 @@ def _once(pairs: Sequence[tuple[str, Any]]) -> Json:
     found = dict(pairs)
     if len(found) < len(pairs):
         keys = [key for key, _ in pairs]
-        raise ValueError(f"{next(key for key in keys if keys.count(key) > 1)!r} is there twice")
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"{short(twice)} is there twice")
     return found

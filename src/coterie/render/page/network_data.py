@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from coterie.config.factories import make_network
-from coterie.config.files import make_config
+from coterie.config.files import Stored, make_config
+from coterie.config.settings import Config
 from coterie.core.arrays import Ints
 from coterie.core.errors import CoterieError
 from coterie.core.types import Json
@@ -45,8 +46,7 @@ def network_of(run: RecordedRun) -> Json:
 
 
 def _rebuilt(run: RecordedRun) -> tuple[Topology, str]:
-    config = make_config(run.config)
-    config = replace(config, network=replace(config.network, clock="flow"))
+    config = _drawn_config(run)
     grouping = run.grouping
     edge_of = np.array(grouping["edge_of"], dtype=np.int64)
     names = tuple(grouping.get("nodes", ()))
@@ -57,6 +57,17 @@ def _rebuilt(run: RecordedRun) -> tuple[Topology, str]:
             f"it has {net.n_devices} devices now and the run had {len(grouping['z'])} nodes"
         )
     return net, config.network.topology
+
+
+def _drawn_config(run: RecordedRun) -> Config:
+    """Return the settings that a network is made of; no algorithm has a part in that.
+
+    So the network of a run by somebody's own algorithm is rebuilt without calling it, or what
+    else its settings name: a function is never called because a folder says so.
+    """
+    told = {"seed": run.config["seed"], "network": run.config["network"]}
+    config = make_config(Stored(told))
+    return replace(config, network=replace(config.network, clock="flow"))
 
 
 def _drawn(run: RecordedRun, net: Topology, kind: str) -> Json:

@@ -1,10 +1,10 @@
 """The page of runs: its data once, and what draws it, in one file that asks for nothing else."""
 
-import base64
-import hashlib
 import json
 from pathlib import Path
 from typing import Any
+
+from coterie.render.page.html import digest
 
 ASSETS = Path(__file__).parent / "assets"
 SCRIPTS = (
@@ -40,9 +40,8 @@ def render_live() -> tuple[bytes, str]:
 
 def policy(script: str) -> str:
     """Return what a page may do: the browser itself refuses any other script, and any request."""
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
-        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
+        f"default-src 'none'; script-src {digest(script)}; style-src 'unsafe-inline'; "
         "img-src data: blob:"
     )
 

@@ -11,7 +11,12 @@ from functools import partial
 from pathlib import Path
 from statistics import mean
 
+from msgspec import Struct
+
 from coterie.analysis.lines import PLAIN, View
+from coterie.config.files import Stored
+from coterie.config.toml import check_depth
+from coterie.core.convert import convert
 from coterie.core.errors import CoterieError, RecordError
 from coterie.core.types import Json
 from coterie.render.page import page_data
@@ -19,8 +24,8 @@ from coterie.render.page.curve_data import curve
 from coterie.render.page.network_data import key_of, network_of
 from coterie.render.page.node_data import nodes_of
 from coterie.render.watch.reader import Seen, Signs, see, signs, steps_of
-from coterie.runs.record import ROWS, RUNS, RecordedRun, below
-from coterie.runs.validate import UNREADABLE, read_json
+from coterie.runs.record import ROWS, RUNS, RecordedRun, below, fault
+from coterie.runs.validate import UNREADABLE, odd_settings, read_object
 
 FORMAT = 1
 LEAST_S = 1.0  # between two looks at the folder
@@ -42,6 +47,18 @@ class Planned:
 
     folder: Path
     config: Json
+    odd: str = ""  # what this version does not understand in its config
+
+
+class _Run(Struct):
+    folder: str
+    config: Json
+
+
+class _Runs(Struct):
+    """runs.json, as far as it is shown."""
+
+    runs: list[_Run]
 
 
 class Live:
@@ -54,24 +71,33 @@ class Live:
                 f"{folder}: no such folder; name that of a run, of a sweep, or of several"
             )
         self._folder, self._target, self._view = folder, target, view
-        self._lock = threading.Lock()
+        self._looks = threading.Lock()  # held by who looks at the folder; others do not wait
         self._again_at = -1.0
         self._answer = Answer(b"", "")
         self._signs: dict[Path, Signs] = {}
         self._sweeps: Signs = ()
+        self._planned: tuple[list[Planned], list[str]] = [], []
         self._seen: dict[Path, Seen] = {}
         self._kept = _Kept()
         self._refused: CoterieError | None = None
 
     def latest(self) -> Answer:
-        """Return what the folder holds, as of a second ago at most."""
-        with self._lock:
-            began = time.monotonic()
-            if began >= self._again_at:
-                self._look()
-                now = time.monotonic()
-                self._again_at = now + max(LEAST_S, (now - began) / SHARE)
-            return self._answer
+        """Return what the folder holds, as of a second ago at most.
+
+        While one who asks looks at the folder, others get what was there before.
+        """
+        if time.monotonic() >= self._again_at and self._looks.acquire(
+            blocking=not self._answer.body
+        ):
+            try:
+                began = time.monotonic()
+                if began >= self._again_at:
+                    self._look()
+                    now = time.monotonic()
+                    self._again_at = now + max(LEAST_S, (now - began) / SHARE)
+            finally:
+                self._looks.release()
+        return self._answer
 
     def check(self) -> None:
         """Say what forbids to show the runs there are as asked for."""
@@ -87,14 +113,16 @@ class Live:
         same = not changed and new.keys() == self._signs.keys() and of_sweeps == self._sweeps
         if same and self._answer.body:
             return
+        if of_sweeps != self._sweeps or not self._answer.body:
+            self._planned = _planned(sweeps)
         self._signs, self._sweeps = new, of_sweeps
         self._seen = {f: see(f) if f in changed else self._seen[f] for f in folders}
-        data = self._data(sweeps)
+        data = self._data()
         body = json.dumps(data, separators=(",", ":"), allow_nan=False).encode()
         self._answer = Answer(body, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
 
-    def _data(self, sweeps: Sequence[Path]) -> Json:
-        planned, problems = _planned(sweeps)
+    def _data(self) -> Json:
+        planned, problems = self._planned
         waiting = [
             Seen(run.folder, "waiting", steps=steps_of(run.config))
             for run in planned
@@ -104,9 +132,10 @@ class Live:
         seen = [*self._seen.values(), *waiting]
         seen.sort(key=lambda s: (ORDER.index(s.status), place.get(s.folder, 0), s.folder))
         runs = [s.run for s in sorted(seen, key=lambda s: s.folder) if s.run]
-        configs = [*(run.config for run in planned), *(run.config for run in runs)]
-        problems += [s.problem for s in seen if s.problem]
-        page = self._page(runs, problems, [config for config in configs if _known(config)])
+        known = [run.config for run in planned if not run.odd]
+        configs = [*known, *(run.config for run in runs)]
+        problems = [*problems, *(s.problem for s in seen if s.problem)]
+        page = self._page(runs, problems, configs)
         self._kept.forget()
         return {
             "format": FORMAT,
@@ -201,16 +230,22 @@ def _planned(sweeps: Sequence[Path]) -> tuple[list[Planned], list[str]]:
     planned, problems = [], []
     for path in sweeps:
         try:
-            runs = read_json(path.name, path.read_text(encoding="utf-8"))["runs"]
-            planned += [Planned(below(path.parent, r["folder"]), dict(r["config"])) for r in runs]
+            told = convert(read_object(path), _Runs, path.name).runs
+            check_depth([run.config for run in told])
+            planned += [
+                Planned(
+                    below(path.parent, run.folder), Stored(run.config), odd_settings(run.config)
+                )
+                for run in told
+            ]
         except UNREADABLE as error:
-            problems.append(f"{path}: cannot be read ({error})")
+            problems.append(f"{path}: cannot be read ({fault(error)})")
+    problems += [
+        f"{run.folder}: not planned by this version of coterie ({RUNS}: {run.odd})"
+        for run in planned
+        if run.odd
+    ]
     return planned, problems
-
-
-def _known(config: Json) -> bool:
-    algorithm = config.get("algorithm")
-    return isinstance(algorithm, dict) and isinstance(algorithm.get("name"), str)
 
 
 def _own_left_s(seen: Seen) -> float | None:

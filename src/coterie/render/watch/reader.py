@@ -1,22 +1,24 @@
 """One run of a watched folder: how far it is, and what of it can be drawn already."""
 
-import tomllib
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coterie.analysis.curves import measured_accuracies
+from coterie.config.files import Stored
 from coterie.core.errors import RecordError
+from coterie.core.regular import read_regular
 from coterie.core.types import Json
 from coterie.runs.record import (
     PROGRESS,
     ROWS,
     RUNS,
     RecordedRun,
+    damaged,
     find_runs,
     read_run,
     resume_command,
 )
-from coterie.runs.validate import UNREADABLE, read_json, read_rows, strange
+from coterie.runs.validate import UNREADABLE, read_object, read_rows, read_settings, strange
 
 Signs = tuple[tuple[int, int] | None, ...]  # when each file was last changed, and its size
 FILES = ("summary.json", PROGRESS, ROWS, "grouping.json", "config.toml", "meta.json")
@@ -109,7 +111,7 @@ def _read(folder: Path) -> RecordedRun:
 
 def _read_unfinished(folder: Path) -> RecordedRun:
     try:
-        config = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
+        config = read_settings(folder)
         meta = _json(folder, "meta.json")
         told = _json(folder, PROGRESS)
         grouping = _json(folder, "grouping.json")
@@ -117,10 +119,10 @@ def _read_unfinished(folder: Path) -> RecordedRun:
         known = told or UNKNOWN, grouping or NO_GROUPS
         odd = strange(config, meta, rows, *known, end=PROGRESS, ends=["running"])
     except UNREADABLE as error:
-        raise RecordError(f"{folder}: damaged run folder ({error})") from error
+        raise RecordError(damaged(folder, error)) from error
     if odd:
         raise RecordError(f"{folder}: not written by this version of coterie ({odd})")
-    return RecordedRun(folder, config, meta, rows, _so_far(told, rows), grouping)
+    return RecordedRun(folder, Stored(config), meta, rows, _so_far(told, rows), grouping)
 
 
 def _so_far(told: Json, rows: list[Json]) -> Json:
@@ -139,14 +141,14 @@ def _drawable(run: RecordedRun) -> bool:
 def _json(folder: Path, name: str) -> Json:
     """Read a file that may not be there yet."""
     try:
-        return read_json(name, (folder / name).read_text(encoding="utf-8"))
+        return read_object(folder / name)
     except FileNotFoundError:
         return {}
 
 
 def _whole_lines(path: Path) -> str:
     """Read the rows that are written to their end."""
-    content = path.read_bytes()
+    content = read_regular(path)
     return content[: content.rfind(b"\n") + 1].decode("utf-8")
 
 

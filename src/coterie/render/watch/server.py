@@ -65,8 +65,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Send the page or its data."""
-        path = urlsplit(self.path).path
-        if self.headers.get("Host") not in self.server.hosts:
+        path = self._path()
+        if path is None or len(self.headers.get_all("Host", ())) > 1:
+            self._refuse(HTTPStatus.BAD_REQUEST, "not a request that can be answered")
+        elif self.headers.get("Host") not in self.server.hosts:
             # A foreign name that leads here is how another site would read what it must not.
             self._refuse(HTTPStatus.FORBIDDEN, f"only for {' and '.join(self.server.hosts)}")
         elif path == "/":
@@ -79,6 +81,13 @@ class _Handler(BaseHTTPRequestHandler):
                 self._content(answer.body, "application/json", ETag=answer.tag)
         else:
             self._refuse(HTTPStatus.NOT_FOUND, "there is / and /data.json")
+
+    def _path(self) -> str | None:
+        """Return the path that is asked for; None if there is none to be read."""
+        try:
+            return urlsplit(self.path).path
+        except ValueError:
+            return None
 
     def do_HEAD(self) -> None:
         """Send the same without the content."""

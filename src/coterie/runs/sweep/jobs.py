@@ -9,6 +9,7 @@ from typing import Any
 from coterie.config.files import decides, flat
 from coterie.config.settings import Config
 from coterie.core.errors import CoterieError
+from coterie.core.regular import MOST_BYTES, open_regular
 
 OnRow = Callable[[str, dict[str, Any]], None]  # label of the run, the row
 Tail = Iterator[list[dict[str, Any]]]  # each time the rows written since
@@ -107,9 +108,9 @@ def tail_of(path: Path) -> Tail:
     while True:
         rows = []
         if path.exists():
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 file.seek(at)
-                new = file.read()
+                new = file.read(MOST_BYTES)
             whole = new[: new.rfind(b"\n") + 1]
             at += len(whole)
             rows = [json.loads(line) for line in whole.splitlines()]

@@ -1,6 +1,5 @@
 """Going on with runs: what a folder holds, what is done of it, and whether it is the same."""
 
-import json
 import os
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
@@ -19,14 +18,23 @@ from coterie.config.files import (
     to_toml,
 )
 from coterie.config.settings import Config
-from coterie.config.toml import check_depth, read_toml
+from coterie.config.toml import check_depth
 from coterie.core.boundary import reader
 from coterie.core.errors import ConfigError, RecordError
 from coterie.core.files import lock, write_atomically, write_json, writing
 from coterie.runs.checkpoint import difference, tidy
-from coterie.runs.record import COMPLETE, DIVERGED, ROWS, RUNS, below, ended, resume_command
+from coterie.runs.record import (
+    COMPLETE,
+    DIVERGED,
+    ROWS,
+    RUNS,
+    below,
+    ended,
+    fault,
+    resume_command,
+)
 from coterie.runs.sweep.jobs import Job
-from coterie.runs.validate import UNREADABLE
+from coterie.runs.validate import UNREADABLE, read_object, read_settings
 
 LOCK = ".lock"  # who has it has the folder; unlike runs.json it is never replaced
 TRIES = 100  # to take a folder that other sweeps remove
@@ -205,20 +213,20 @@ def _read_config(path: Path, allowed: Collection[Code]) -> Config:
 
 def _read_settings(path: Path) -> dict[str, Any]:
     try:
-        return read_toml(path.read_text(encoding="utf-8"))
+        return read_settings(path.parent)
     except (OSError, ValueError) as error:
-        raise RecordError(f"{path}: {error}") from error
+        raise RecordError(f"{path.parent}: cannot be read ({fault(error)})") from error
 
 
 def _read_runs(path: Path) -> list[dict[str, Any]]:
     try:
-        runs = json.loads(path.read_text(encoding="utf-8"))["runs"]
+        runs = read_object(path)["runs"]
         check_depth(runs)
         for run in runs:
             below(path.parent, run["folder"])
         return [{"folder": str(run["folder"]), "config": dict(run["config"])} for run in runs]
     except UNREADABLE as error:
-        raise RecordError(f"{path}: cannot be read ({error})") from error
+        raise RecordError(f"{path}: cannot be read ({fault(error)})") from error
 
 
 def _sweep_jobs(folder: Path, runs: list[dict[str, Any]], allowed: Collection[Code]) -> list[Job]:
