@@ -254,3 +254,21 @@ def test_numbers_too_large_for_32_bits_are_refused_without_a_warning(tmp_path: P
     np.savez(tmp_path / "a.npz", x=np.full((4, 2), 1e300), y=np.arange(4) % 2)
     with pytest.raises(DataError, match="not finite numbers"):
         read_arrays([tmp_path / "a.npz"])
+
+
+@pytest.mark.parametrize("code", [0xD800, 0xDFFF, 0x110000, 0xFFFFFFFF])
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_names_that_are_no_text_are_refused(tmp_path: Path, code: int, order: str) -> None:
+    codes = np.full((4, 3), 0x1F600, f"{order}u4")
+    files = {
+        "x": _npy("'|u1'", "(4, 2)", bytes(8)),
+        "y": _npy("'<i8'", "(4,)", (np.arange(4) % 2).tobytes()),
+        "user": _npy(f"'{order}U3'", "(4,)", codes.tobytes()),
+    }
+    for name, content in files.items():
+        (tmp_path / f"{name}.npy").write_bytes(content)
+    assert read_arrays(find_arrays(tmp_path)).user_names == ("\U0001f600" * 3,)
+    codes[2, 1] = code
+    (tmp_path / "user.npy").write_bytes(_npy(f"'{order}U3'", "(4,)", codes.tobytes()))
+    with pytest.raises(DataError, match=f"user of example 2 is no text, it has 0x{code:x}$"):
+        read_arrays(find_arrays(tmp_path))

@@ -13,7 +13,7 @@ import random
 import shutil
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -83,7 +83,20 @@ def leaf_bytes() -> bytes:
 
 
 def leaf(folder: Path) -> object:
-    return read_leaf([folder / "a.json"], 62, (1, 2, 3))
+    *_, names, _ = found = read_leaf([folder / "a.json"], 62, (1, 2, 3))
+    return found, used(names)
+
+
+def used(names: Iterable[str]) -> bytes:
+    """What is read is written somewhere later."""
+    return "\n".join(names).encode()
+
+
+def own(folder: Path) -> object:
+    """Read one's own arrays."""
+    packed = folder / "a.npz"
+    files = [packed] if packed.exists() else [folder / name for name in arrays()]
+    return used(read_arrays(files).user_names)
 
 
 def arrays() -> dict[str, bytes]:
@@ -159,9 +172,9 @@ def celeba(folder: Path) -> object:
 
 def partition(folder: Path) -> object:
     examples = Examples(np.arange(EXAMPLES) % 3)
-    return from_file(
-        examples, Rule("file", None, None, file=str(folder / "who")), np.random.default_rng(0)
-    )
+    rule = Rule("file", None, None, file=str(folder / "who"))
+    dealt = from_file(examples, rule, np.random.default_rng(0))
+    return used((*dealt.names, *dealt.edge_names))
 
 
 def partition_csv() -> bytes:
@@ -209,10 +222,10 @@ def targets() -> Iterator[tuple[str, Target]]:
     yield "leaf-repacked", Target({"a.json": json_file}, "a.json", leaf, repacked)
     npys = arrays()
     for name in npys:
-        yield f"npy-{name[:-4]}", Target(npys, name, lambda f: read_arrays([f / n for n in npys]))
+        yield f"npy-{name[:-4]}", Target(npys, name, own)
     npz = {"a.npz": zipped(npys)}
-    yield "npz", Target(npz, "a.npz", lambda f: read_arrays([f / "a.npz"]))
-    yield "npz-member", Target(npz, "a.npz", lambda f: read_arrays([f / "a.npz"]), npz_of_mutated)
+    yield "npz", Target(npz, "a.npz", own)
+    yield "npz-member", Target(npz, "a.npz", own, npz_of_mutated)
     lists = celeba_files()
     for name in ("identity_CelebA.txt", "list_attr_celeba.txt", "img_align_celeba/000004.jpg"):
         yield f"celeba-{Path(name).stem}", Target(lists, name, celeba)

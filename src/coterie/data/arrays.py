@@ -1,5 +1,6 @@
 """Your own data: an .npz, or a folder of .npy files, with `x`, `y` and perhaps `user`, `test`."""
 
+import sys
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
@@ -20,6 +21,7 @@ from coterie.data.npy import claimed_bytes, open_npy
 
 NAMES = ("x", "y", "user", "test")
 CHANNELS = (1, 3, 4)
+SURROGATES = (0xD800, 0xDFFF)  # halves of characters, which are none
 
 
 def find_arrays(path: Path) -> list[Path]:
@@ -100,12 +102,25 @@ def _users(values: NDArray[Any], n: int, where: Path) -> tuple[Ints, tuple[str, 
             f"{where}: user must be a whole number or name for each example of x, [{n}], got "
             f"{values.dtype} {list(values.shape)}"
         )
+    if values.dtype.kind == "U":
+        _check_text(values, where)
     known, numbers = np.unique(values, return_inverse=True)
     try:
         names = tuple(str(name) for name in known)
     except SystemError as error:  # so Python calls characters that there are not
         raise DataError(f"{where}: user must be names in Unicode") from error
     return numbers.astype(np.int64), names
+
+
+def _check_text(values: NDArray[Any], where: Path) -> None:
+    """Refuse names with numbers in them that are no characters, which NumPy does not look at."""
+    native = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("="))
+    codes = native.view(np.uint32)
+    wrong = (codes > sys.maxunicode) | ((codes >= SURROGATES[0]) & (codes <= SURROGATES[1]))
+    if wrong.any():
+        at = int(np.flatnonzero(wrong)[0])
+        example = at * len(values) // len(codes)
+        raise DataError(f"{where}: user of example {example} is no text, it has 0x{codes[at]:x}")
 
 
 def _npy(path: Path) -> NDArray[Any]:
