@@ -37,6 +37,7 @@ class Whole(Struct):
         ({"parts": [{"size": 1, "a\nb": 2}]}, "parts[0]: unknown 'a\\nb'"),
         ({"parts": [{"size": 1, "a\nb - at `$.c": 2}]}, "Object contains unknown field `a b"),
         ({"parts": [{"size": 13}]}, "parts[0]: 13 brings bad luck"),
+        ({"parts": [{"size": 1}], "\ud800": 1}, "has text of half characters, '\\ud800'"),
         ({"parts": [{"size": 1}], "by_name": {"a": "b"}}, "by_name[...] must be a whole number"),
     ],
 )

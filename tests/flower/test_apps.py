@@ -1,6 +1,7 @@
 """The coordinator's app without processes: what it leaves behind, however it ends."""
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -102,6 +103,40 @@ def test_whatever_ends_the_coordinator_there_is_a_result(
     assert found["status"] == "failed"
     assert said in found["error"]
     assert said in words(tmp_path), "with where it was"
+
+
+def test_a_state_that_cannot_be_written_ends_the_run_and_says_why(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "state").symlink_to("/proc")  # where nobody can write
+    said = "state.safetensors: cannot be written (No such file or directory)"
+    with pytest.raises(FlowerError, match=re.escape(said)):
+        coordinate(monkeypatch, tmp_path)
+    assert said in result_of(tmp_path)["error"]
+    (tmp_path / "state").unlink()
+    (tmp_path / "state").touch()
+    edges = Edges()
+    with pytest.raises(FlowerError, match=r"state\.safetensors: cannot be read \(Not a directory"):
+        coordinate(monkeypatch, tmp_path, edges)
+    assert edges.starts == [], "what cannot be gone on with is said before anybody trains"
+    (tmp_path / "state").unlink()
+    assert coordinate(monkeypatch, tmp_path)["status"] == "complete", "the same again goes on"
+
+
+def test_a_result_that_cannot_be_written_does_not_hide_why_the_run_ended(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "state").symlink_to("/proc")
+    coordinated = apps._run
+
+    def spoilt(crew: Any, folder: Path, run: dict[str, Any]) -> dict[str, Any]:
+        (folder / "result.json").mkdir()
+        return coordinated(crew, folder, run)
+
+    monkeypatch.setattr(apps, "_run", spoilt)
+    with pytest.raises(FlowerError, match=r"state\.safetensors: cannot be written"):
+        coordinate(monkeypatch, tmp_path)
+    assert "state.safetensors: cannot be written" in words(tmp_path)
 
 
 def test_a_score_that_is_not_finite_is_null(

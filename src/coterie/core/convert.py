@@ -33,6 +33,8 @@ def convert(raw: object, kind: type[T], where: str) -> T:
         return msgspec.convert(raw, kind)
     except msgspec.ValidationError as error:
         raise ValueError(f"{where}: {_in_our_words(str(error), raw)}") from error
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{where}: has text of half characters, {short(error.object)}") from error
 
 
 def _in_our_words(line: str, raw: object) -> str:

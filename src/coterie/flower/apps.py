@@ -7,7 +7,7 @@ the coordinator's SuperLink, and `coordinator` the ServerApp there.
 import logging
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +133,8 @@ def _coordinator(grid: Grid, context: Context) -> None:
         except Exception as error:  # also one of the app's own: somebody waits for the result
             ours = isinstance(error, CoterieError)
             said = str(error) if ours else f"{type(error).__name__}: {error}"
-            write_json(result, {"status": "failed", "error": said})
+            with suppress(OSError):  # a disk that is full is the reason, perhaps
+                write_json(result, {"status": "failed", "error": said})
             raise
 
 

@@ -245,7 +245,8 @@ def write(deployment: Deployment) -> list[Path]:
 @contextmanager
 def whole(folder: Path) -> Iterator[None]:
     """Leave nothing of a folder that is new, or empty, and cannot be written to its end."""
-    missing = [path for path in (folder, *folder.absolute().parents) if not path.exists()]
+    home = folder.absolute()
+    missing = [path for path in (home, *home.parents) if not os.path.lexists(path)]
     empty = not missing and folder.is_dir() and not any(folder.iterdir())
     try:
         yield

@@ -173,9 +173,10 @@ def _read(path: Path, kind: type[object]) -> tuple[Json, Arrays] | None:
         return read_tensors(path, kind)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise FlowerError(f"{path}: damaged ({why}); remove it") from error
+    except OSError as error:
+        raise FlowerError(f"{path}: cannot be read ({error.strerror})") from error
+    except ValueError as error:
+        raise FlowerError(f"{path}: damaged ({error}); remove it") from error
 
 
 def _stamp(path: Path) -> Stamp:

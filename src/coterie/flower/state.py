@@ -143,8 +143,9 @@ def _checked(header: Json, path: Path) -> Json:
 
 
 def _damaged(path: Path, error: Exception) -> FlowerError:
-    why = getattr(error, "strerror", None) or error
-    return FlowerError(f"{path}: damaged ({why}); move it away to begin anew")
+    if isinstance(error, OSError):
+        return FlowerError(f"{path}: cannot be read ({error.strerror})")
+    return FlowerError(f"{path}: damaged ({error}); move it away to begin anew")
 
 
 def _read(path: Path) -> tuple[Json, Arrays]:
