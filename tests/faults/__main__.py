@@ -2,7 +2,9 @@
 
     python tests/faults                          all of them, as often as the summary says
     python tests/faults --only "kill -9" -n 10   one of them, ten times
-    python tests/faults -o faults.txt            the summary also goes to a file
+    python tests/faults -o faults.txt            the summary also goes to a file, fault by fault
+
+Ctrl-C ends the fault that is tried, and the next begins.
 
 Disks are filled and mounted read-only in a mount namespace of its own (`unshare`), so that nobody
 else sees them; where there is none, those faults are left out, loudly. Other faults of the disk
@@ -14,6 +16,7 @@ import os
 import platform
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,13 +58,13 @@ def _try(faults: list[Fault], n: int | None, seed: int, out: Path | None) -> int
             start = time.monotonic()
             tally = fault.inflict(rig, n or fault.times)
             found.append((fault, tally))
-            print(f"{fault.name}: {tally.cases} cases, {time.monotonic() - start:.0f} s", flush=True)
+            print(
+                f"{fault.name}: {tally.cases} cases, {time.monotonic() - start:.0f} s", flush=True
+            )
             for line in tally.bad:
                 print(f"  BROKEN {line}", flush=True)
     text = summary(found, time.monotonic() - began)
     print(text)
-    if out:
-        out.write_text(text, encoding="utf-8")
     return any(tally.bad for _, tally in found)
 
 
@@ -72,8 +75,9 @@ def summary(found: list[tuple[Fault, Tally]], seconds: float) -> str:
         (f.name, f.how, str(t.cases), str(len(t.kinds)), str(t.struck), str(len(t.bad)))
         for f, t in found
     ]
-    total = [sum(values) for values in zip(*((t.cases, t.struck, len(t.bad)) for _, t in found))]
-    cases, struck, bad = map(str, total)
+    every = [tally for _, tally in found]
+    counts = [(t.cases, t.struck, len(t.bad)) for t in every]
+    cases, struck, bad = (str(sum(values)) for values in zip(*counts, strict=True))
     rows.append(("all", "", cases, "", struck, bad))
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     lines = [

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from faults.control import GROUP, Happens
 from faults.kinds import KINDS, OUT, Kind
-from faults.promises import said_badly
+from faults.promises import ending, said_badly
 from faults.rig import Case, Rig
 from faults.zygote import DELETED, Ended
 
@@ -22,6 +22,7 @@ YEARS_S = 20 * 365 * 86_400
 LOOK_S = 0.005
 PATIENCE_S = 120.0
 MOST_KILLS = 3  # of one run
+Inflict = Callable[[Rig, int, "Tally"], None]
 
 
 @dataclass
@@ -50,9 +51,8 @@ def _turns(rig: Rig, n: int, chosen: Callable[[Kind], bool] = lambda kind: True)
     return islice(cycle(order), n)
 
 
-def kills(rig: Rig, n: int) -> Tally:
+def kills(rig: Rig, n: int, tally: Tally) -> None:
     """SIGKILL at a random moment or at a random call, up to three times in a row."""
-    tally = Tally()
     while tally.struck < n:
         for kind in _turns(rig, n - tally.struck):
             case, struck, ended = rig.case(kind), 0, None
@@ -65,7 +65,6 @@ def kills(rig: Rig, n: int) -> Tally:
             tally.add(case, struck)
             if tally.struck >= n:
                 break
-    return tally
 
 
 def _killed(rig: Rig, case: Case) -> Ended:
@@ -84,9 +83,8 @@ def _killed(rig: Rig, case: Case) -> Ended:
     return case.end(started, 0, 2, -signal.SIGKILL)
 
 
-def full_disk(rig: Rig, n: int) -> Tally:
+def full_disk(rig: Rig, n: int, tally: Tally) -> None:
     """A tmpfs with a random number of free pages; every fifth time of free inodes."""
-    tally = Tally()
     for number, kind in enumerate(_turns(rig, n)):
         case, known = rig.case(kind), rig.undisturbed(kind)
         few = number % 5 == 4
@@ -96,19 +94,16 @@ def full_disk(rig: Rig, n: int) -> Tally:
             ended = case.end(case.start(), 0, 2)
         case.settle(ended)
         tally.add(case, ended.code != 0)
-    return tally
 
 
-def full_after(rig: Rig, n: int) -> Tally:
+def full_after(rig: Rig, n: int, tally: Tally) -> None:
     """No room after a random number of bytes; the last write is cut short."""
-    tally = Tally()
     for kind in _turns(rig, n):
         case, known = rig.case(kind), rig.undisturbed(kind)
         at = rig.rng.randint(1, max(1, known.counted.bytes))
         rig.strike(case, Happens(at_byte=at, error=errno.ENOSPC, lasting=True))
         ended = case.end(case.start(), 0, 2)
         tally.add(*_settled(rig, case, ended))
-    return tally
 
 
 def _settled(rig: Rig, case: Case, ended: Ended) -> tuple[Case, bool]:
@@ -117,11 +112,10 @@ def _settled(rig: Rig, case: Case, ended: Ended) -> tuple[Case, bool]:
     return case, bool(struck)
 
 
-def failing(error: int, *, lasting: bool, reads: bool = False) -> Callable[[Rig, int], Tally]:
+def failing(error: int, *, lasting: bool, reads: bool = False) -> Inflict:
     """Return a fault: a random call on files fails, that one or all from it on."""
 
-    def fault(rig: Rig, n: int) -> Tally:
-        tally = Tally()
+    def fault(rig: Rig, n: int, tally: Tally) -> None:
         for kind in _turns(rig, n):
             case, known = rig.case(kind), rig.undisturbed(kind)
             most = known.counted.calls
@@ -131,35 +125,37 @@ def failing(error: int, *, lasting: bool, reads: bool = False) -> Callable[[Rig,
                 most //= 2
             at = rig.rng.randint(1, max(1, most))
             rig.strike(case, Happens(at_call=at, error=error, lasting=lasting, reads=reads))
+            case.unable |= lasting or error == errno.EROFS
             ended = case.end(case.start(*case.kind.again(case.place)), 0, 2)
             tally.add(*_settled(rig, case, ended))
-        return tally
 
     return fault
 
 
-def signalled(number: signal.Signals) -> Callable[[Rig, int], Tally]:
+def signalled(number: signal.Signals) -> Inflict:
     """Return a fault: a signal to the process group at a random moment."""
 
-    def fault(rig: Rig, n: int) -> Tally:
-        tally = Tally()
+    def fault(rig: Rig, n: int, tally: Tally) -> None:
         for kind in _turns(rig, n):
             case, known = rig.case(kind), rig.undisturbed(kind)
+            first = ending(case.place)
             started = case.start()
             time.sleep(rig.rng.uniform(0.0, known.seconds))
             with suppress(ProcessLookupError):
                 os.killpg(started[0], number)
-            ended = case.end(started, 0, 130)
+            ended = case.end(started, 0, 130, -number)
+            if (
+                ended.code == -number and ending(case.place) != first
+            ):  # it may die before it listens
+                case.bad.append(f"{kind.name}: it has begun, and died of {number.name}")
             case.settle(ended)
             tally.add(case, ended.code != 0)
-        return tally
 
     return fault
 
 
-def paused(rig: Rig, n: int) -> Tally:
+def paused(rig: Rig, n: int, tally: Tally) -> None:
     """SIGSTOP; another process that wants to go on is refused; SIGCONT."""
-    tally = Tally()
     for kind in _turns(rig, n, lambda kind: kind.trains and kind.words[0] == "run"):
         case = rig.case(kind)
         started = case.start()
@@ -174,12 +170,10 @@ def paused(rig: Rig, n: int) -> Tally:
         ended = case.end(started, 0)
         case.settle(ended)
         tally.add(case, begun and not over)
-    return tally
 
 
-def two_writers(rig: Rig, n: int) -> Tally:
+def two_writers(rig: Rig, n: int, tally: Tally) -> None:
     """The same command twice at once, in one folder."""
-    tally = Tally()
     for kind in _turns(rig, n):
         case, known = rig.case(kind), rig.undisturbed(kind)
         first = case.start()
@@ -187,17 +181,15 @@ def two_writers(rig: Rig, n: int) -> Tally:
         second = case.start(*case.kind.again(case.place))
         one, two = (rig.zygote.end(started) for started in (first, second))
         for ended in (one, two):
-                case.bad += [f"{kind.name}: {line}" for line in said_badly(ended, (0, 2))]
+            case.bad += [f"{kind.name}: {line}" for line in said_badly(ended, (0, 2))]
         if 0 not in (one.code, two.code):
             case.bad.append(f"{kind.name}: neither came to its end: {one.err} {two.err}")
         case.settle(one if one.code == 0 else two)
         tally.add(case, 2 in (one.code, two.code))
-    return tally
 
 
-def clock_jumps(rig: Rig, n: int) -> Tally:
+def clock_jumps(rig: Rig, n: int, tally: Tally) -> None:
     """The wall clock is 20 years behind, right, and 20 years ahead, in turn, at every look."""
-    tally = Tally()
     for kind in _turns(rig, n):
         case, known = rig.case(kind), rig.undisturbed(kind)
         rig.strike(
@@ -209,12 +201,10 @@ def clock_jumps(rig: Rig, n: int) -> Tally:
         ended = case.end(case.start(*kind.again(case.place)), 0)
         case.settle(ended)
         tally.add(case, 1)
-    return tally
 
 
-def moved_between(rig: Rig, n: int) -> Tally:
+def moved_between(rig: Rig, n: int, tally: Tally) -> None:
     """All is moved to another folder after a kill, and goes on there."""
-    tally = Tally()
     for kind in _turns(rig, n, lambda kind: kind.trains):
         case, known = rig.case(kind), rig.undisturbed(kind)
         at = rig.rng.randint(1, known.counted.calls)
@@ -225,12 +215,10 @@ def moved_between(rig: Rig, n: int) -> Tally:
         case.place = new
         case.settle()
         tally.add(case, 1)
-    return tally
 
 
-def moved_during(rig: Rig, n: int) -> Tally:
+def moved_during(rig: Rig, n: int, tally: Tally) -> None:
     """The folder of a run is renamed under it, and goes on under its new name afterwards."""
-    tally = Tally()
     for kind in _turns(rig, n, lambda kind: kind.trains):
         case = rig.case(kind)
         started = case.start()
@@ -248,12 +236,10 @@ def moved_during(rig: Rig, n: int) -> Tally:
             aside.rename(case.place / OUT)
         case.settle(None)
         tally.add(case, struck)
-    return tally
 
 
-def read_only(rig: Rig, n: int) -> Tally:
+def read_only(rig: Rig, n: int, tally: Tally) -> None:
     """The disk is mounted read-only when a command begins, or goes on after a kill."""
-    tally = Tally()
     for kind in _turns(rig, n):
         case, known = rig.case(kind), rig.undisturbed(kind)
         if kind.trains and rig.rng.random() < 0.7:
@@ -265,12 +251,10 @@ def read_only(rig: Rig, n: int) -> Tally:
             ended = case.end(case.start(*kind.again(case.place)), 0, 2)
         case.settle(ended)
         tally.add(case, ended.code != 0)
-    return tally
 
 
-def covered(rig: Rig, n: int) -> Tally:
+def covered(rig: Rig, n: int, tally: Tally) -> None:
     """The folder of a run becomes read-only under it: a read-only mount over its path."""
-    tally = Tally()
     for kind in _turns(rig, n, lambda kind: kind.trains):
         case = rig.case(kind)
         started = case.start()
@@ -282,12 +266,10 @@ def covered(rig: Rig, n: int) -> Tally:
         case.bad += [f"{kind.name}: {line}" for line in said_badly(ended, (0, 2))]
         case.settle(ended)
         tally.add(case, ended.code != 0)
-    return tally
 
 
-def deleted_folder(rig: Rig, n: int) -> Tally:
+def deleted_folder(rig: Rig, n: int, tally: Tally) -> None:
     """The current folder is gone when a command begins."""
-    tally = Tally()
     for kind in _turns(rig, n):
         case = rig.case(kind)
         gone = case.place.parent / "gone"
@@ -298,7 +280,6 @@ def deleted_folder(rig: Rig, n: int) -> Tally:
         gone.rename(case.place)
         case.settle()
         tally.add(case, 1)
-    return tally
 
 
 def _in_deleted(rig: Rig, case: Case) -> tuple[int, Path]:
@@ -307,9 +288,8 @@ def _in_deleted(rig: Rig, case: Case) -> tuple[int, Path]:
     return rig.zygote.start([*case.kind.words], case.place, {DELETED: "1"})
 
 
-def no_cache(rig: Rig, n: int) -> Tally:
+def no_cache(rig: Rig, n: int, tally: Tally) -> None:
     """The cache folder cannot be written: it is below a file."""
-    tally = Tally()
     for kind in _turns(rig, n, lambda kind: kind.words[0] != "reproduce"):
         case = rig.case(kind)
         (case.place.parent / "file").write_bytes(b"")
@@ -318,12 +298,10 @@ def no_cache(rig: Rig, n: int) -> Tally:
         ended = case.end(started, 2 if kind.imports else 0)
         case.settle(ended)
         tally.add(case, 1)
-    return tally
 
 
-def watched(rig: Rig, n: int) -> Tally:
+def watched(rig: Rig, n: int, tally: Tally) -> None:
     """`coterie watch` beside a run that is killed and goes on: it serves, and disturbs nothing."""
-    tally = Tally()
     for kind in _turns(rig, n, lambda kind: kind.trains and not kind.workers):
         case, known = rig.case(kind), rig.undisturbed(kind)
         (case.place / OUT).mkdir()
@@ -343,7 +321,6 @@ def watched(rig: Rig, n: int) -> Tally:
         os.kill(watch[0], signal.SIGINT)
         case.end(watch, 0)
         tally.add(case, 1)
-    return tally
 
 
 def _wait(condition: Callable[[], object], pid: int) -> bool:
@@ -369,7 +346,7 @@ class Fault:
 
     name: str
     how: str
-    inflict: Callable[[Rig, int], Tally]
+    inflict: Inflict
     times: int
     mounts: bool = False
 
@@ -377,22 +354,28 @@ class Fault:
 FAULTS = [
     Fault("kill -9", "SIGKILL, at a moment or a call", kills, 100),
     Fault("disk full", "tmpfs of few pages or inodes", full_disk, 50, mounts=True),
-    Fault("disk full within a write", "ENOSPC after some bytes", full_after, 30),
-    Fault("I/O error, once", "EIO at one call", failing(errno.EIO, lasting=False), 40),
-    Fault("I/O error, from then on", "EIO at all later calls", failing(errno.EIO, lasting=True), 30),
-    Fault("I/O error in reading", "EIO, reads too", failing(errno.EIO, lasting=False, reads=True), 20),
-    Fault("read-only on the way", "EROFS at all later calls", failing(errno.EROFS, lasting=True), 20),
-    Fault("read-only when it begins", "tmpfs remounted", read_only, 15, mounts=True),
-    Fault("read-only over a run", "bind mount over its folder", covered, 10, mounts=True),
-    Fault("SIGTERM", "to the process group", signalled(signal.SIGTERM), 20),
-    Fault("SIGINT", "to the process group", signalled(signal.SIGINT), 20),
-    Fault("SIGHUP", "to the process group", signalled(signal.SIGHUP), 20),
-    Fault("SIGSTOP, SIGCONT", "another resumes meanwhile", paused, 8),
-    Fault("two writers", "the same command twice", two_writers, 15),
-    Fault("clock jumps", "by 20 years, back and forth", clock_jumps, 15),
-    Fault("moved after a kill", "the folder has a new name", moved_between, 10),
-    Fault("moved during a run", "renamed under it", moved_during, 10),
-    Fault("current folder deleted", "before the command begins", deleted_folder, 10),
-    Fault("no cache folder", "it cannot be made", no_cache, 10),
-    Fault("watched meanwhile", "coterie watch, and a kill -9", watched, 8),
+    Fault("disk full within a write", "ENOSPC after some bytes", full_after, 20),
+    Fault("I/O error, once", "EIO at one call", failing(errno.EIO, lasting=False), 24),
+    Fault(
+        "I/O error, from then on", "EIO at all later calls", failing(errno.EIO, lasting=True), 16
+    ),
+    Fault(
+        "I/O error in reading", "EIO, reads too", failing(errno.EIO, lasting=False, reads=True), 12
+    ),
+    Fault(
+        "read-only on the way", "EROFS at all later calls", failing(errno.EROFS, lasting=True), 12
+    ),
+    Fault("read-only when it begins", "tmpfs remounted", read_only, 10, mounts=True),
+    Fault("read-only over a run", "bind mount over its folder", covered, 8, mounts=True),
+    Fault("SIGTERM", "to the process group", signalled(signal.SIGTERM), 14),
+    Fault("SIGINT", "to the process group", signalled(signal.SIGINT), 14),
+    Fault("SIGHUP", "to the process group", signalled(signal.SIGHUP), 14),
+    Fault("SIGSTOP, SIGCONT", "another resumes meanwhile", paused, 6),
+    Fault("two writers", "the same command twice", two_writers, 12),
+    Fault("clock jumps", "by 20 years, back and forth", clock_jumps, 12),
+    Fault("moved after a kill", "the folder has a new name", moved_between, 8),
+    Fault("moved during a run", "renamed under it", moved_during, 8),
+    Fault("current folder deleted", "before the command begins", deleted_folder, 8),
+    Fault("no cache folder", "it cannot be made", no_cache, 8),
+    Fault("watched meanwhile", "coterie watch, and a kill -9", watched, 6),
 ]

@@ -73,6 +73,7 @@ def _sweep(name: str, *words: str, workers: bool = False) -> Kind:
 MEASURED = {"measure": ["accuracy", "nodes", "Delta/2"], "measure_groups": True}
 REGROUPED = {"name": "fedavg-ic", "grouping": "reference", "regroup_every": 2}
 PLANNED = {"algorithm": {"name": "fedavg-ic", "grouping": "reference"}}
+SAVED = ("--save", "saved.csv", "--export", "plan.json", "--out", "page.html")
 CHEAP = ("--only", "seed=0", "--only", "algorithm.name=hierfavg")
 
 KINDS = [
@@ -97,7 +98,7 @@ KINDS = [
     ),
     Kind(
         "plan --save",
-        ("plan", FILE, "--save", "saved.csv", "--export", "plan.json", "--out", "page.html"),
+        ("plan", FILE, "--methods", "reference,edge", *SAVED),
         _merged(TINY, PLANNED),
         replaces=("saved.csv", "page.html"),
     ),

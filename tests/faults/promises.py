@@ -49,8 +49,8 @@ def ending(place: Path) -> dict[str, Any]:
         elif path.name in ("summary.json", ROWS):
             lines = [content] if path.suffix == ".json" else content.splitlines()
             found[str(relative)] = [{**json.loads(line), "wall_s": 0} for line in lines]
-        elif path.suffix == ".html":  # which holds the rows and their wall times
-            plain = re.sub(rb'"wall_s":\s*[^,}\]]+|wall_s=[\d.]+', b"", content)
+        elif path.suffix == ".html":  # which may hold wall times of rows, and of planners
+            plain = re.sub(rb'"wall_s":\[[^\]]*\]|<td>[\d.]+</td>', b"", content)
             found[str(relative)] = hashlib.sha256(plain).hexdigest()
         else:
             found[str(relative)] = content
@@ -124,17 +124,21 @@ def rows_in(place: Path) -> dict[str, list[str]]:
 
 
 def broken(
-    kind: Kind, place: Path, before: dict[str, bytes], ended: Ended, codes: tuple[int, ...]
+    kind: Kind,
+    place: Path,
+    before: dict[str, bytes],
+    ended: Ended,
+    codes: tuple[int, ...],
+    *,
+    tidy: bool,
 ) -> list[str]:
-    """Say which promises a fault has broken."""
+    """Say which promises a fault has broken; with `tidy`, no temporary file may be left."""
     bad = [f"half written: {name}" for name in half_written(place)]
     after = snapshot(place)
     bad += [f"changed: {name}" for name, was in before.items() if after.get(name) != was]
     bad += said_badly(ended, codes)
-    for path in place.rglob(".*"):
-        killed = ended.code < 0
-        if not killed and path.is_file() and TEMPORARY.fullmatch(path.name):
-            bad.append(f"left behind: {path.relative_to(place)}")
+    left = [path for path in place.rglob(".*") if tidy and TEMPORARY.fullmatch(path.name)]
+    bad += [f"left behind: {path.relative_to(place)}" for path in left]
     return [f"{kind.name}: {line}" for line in bad]
 
 

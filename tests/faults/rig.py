@@ -45,6 +45,7 @@ class Case:
     place: Path
     before: dict[str, bytes] = field(default_factory=dict)
     bad: list[str] = field(default_factory=list)
+    unable: bool = False  # a process was killed, or could remove nothing: temporary files stay
 
     def start(self, *words: str) -> tuple[int, Path]:
         """Start the command, or another."""
@@ -53,7 +54,8 @@ class Case:
     def end(self, started: tuple[int, Path], *codes: int) -> Ended:
         """Wait for its end, and note which promises are broken by then."""
         ended = self.rig.zygote.end(started)
-        self.bad += broken(self.kind, self.place, self.before, ended, codes)
+        self.unable |= ended.code < 0
+        self.bad += broken(self.kind, self.place, self.before, ended, codes, tidy=not self.unable)
         for name, rows in rows_in(self.place).items():
             if self.rig.undisturbed(self.kind).rows[name][: len(rows)] != rows:
                 self.bad.append(f"{self.kind.name}: {name} has other rows")
@@ -196,7 +198,7 @@ class Rig:
         """End the process, and take the disk away."""
         self.zygote.close()
         if self.mounts:
-            subprocess.run(["umount", str(self.disk)], check=True)
+            subprocess.run(["umount", "--lazy", str(self.disk)], check=True)
 
 
 @contextmanager

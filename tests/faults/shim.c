@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <time.h>
@@ -121,6 +122,20 @@ static ssize_t room_for(size_t n) {
 ssize_t write(int file, const void *from, size_t n) { WRITES(write); }
 ssize_t pwrite(int file, const void *from, size_t n, off_t at) { WRITES(pwrite, at); }
 ssize_t pwrite64(int file, const void *from, size_t n, off64_t at) { WRITES(pwrite64, at); }
+
+ssize_t sendfile(int file, int from, off_t *at, size_t n) {
+  REAL(sendfile);
+  if (!counts_file(file)) return real(file, from, at, n);
+  if (fails(1)) return -1;
+  size_t most = (size_t)room_for(n);
+  if (n && !most) {
+    errno = (int)block->error;
+    return -1;
+  }
+  ssize_t done = real(file, from, at, most);
+  if (done > 0) __sync_add_and_fetch(&block->bytes, done);
+  return done;
+}
 
 ssize_t read(int file, void *into, size_t n) {
   REAL(read);

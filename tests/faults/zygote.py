@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +23,29 @@ HERE = Path(__file__).parent
 SOURCE = HERE.parents[1] / "src"
 PATIENCE_S = 600.0  # a hundred times what a command takes; it hangs, and is killed
 DELETED = "FAULTS_DELETED"  # in the environment: the current folder goes before the command begins
+WARM = "warm.toml"
+TOML = """
+[data]
+sample = 0.1
+[partition]
+num_nodes = 10
+num_edges = 10
+[algorithm]
+name = "fedavg-ic"
+grouping = "reference"
+num_groups = 3
+[train]
+steps = 2
+measure = ["accuracy", "nodes"]
+"""
+ONCE = (
+    ("run", WARM, "--out", "out", "--checkpoint-every", "0"),
+    ("run", WARM, "--out", "own", "--set", "algorithm.name=ditto"),
+    ("plan", WARM, "--methods", "reference", "--out", "plan.html", "--export", "plan.json"),
+    ("report", "out", "-o", "report.html"),
+    ("figures", "out", "-o", "figures", "--format", "png"),
+    ("export", "out", "-o", "rows.csv"),
+)
 LOADED = (
     "coterie.cli",
     "coterie.config.prepare",
@@ -64,6 +87,8 @@ class Zygote:
         """Start a command; return its process, and the beginning of the names of what it says."""
         self._number += 1
         said = self._said / str(self._number)
+        for name in ("err", "out"):
+            Path(f"{said}.{name}").touch()
         asked = {"words": words, "cwd": str(cwd), "env": {**(env or {})}, "said": str(said)}
         return self._ask(asked), said
 
@@ -135,9 +160,26 @@ def _serve() -> None:
         print(answer, flush=True)
 
 
+def _warm_up() -> None:
+    """Do each kind of thing once: what is imported late or made once is then there for all."""
+    import tempfile
+
+    from coterie.cli import main
+
+    here = Path.cwd()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        Path(WARM).write_text(TOML)
+        for words in ONCE:
+            with suppress(SystemExit), open(os.devnull, "w") as nothing, redirect_stdout(nothing):  # noqa: PTH123
+                main([*words])
+        os.chdir(here)
+
+
 if __name__ == "__main__":
     from importlib import import_module
 
     for name in LOADED:
         import_module(name)
+    _warm_up()
     _serve()

@@ -4,13 +4,15 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import click
 
 from coterie.core.errors import CoterieError, did_you_mean
 from coterie.core.printable import printable
+
+ENDING = ("SIGTERM", "SIGHUP")  # told to end, and a terminal that was closed: as Ctrl-C
 
 
 class Commands(click.Group):
@@ -25,7 +27,8 @@ class Commands(click.Group):
         **extra: Any,
     ) -> Any:
         """Run the command line."""
-        signal.signal(signal.SIGTERM, _as_ctrl_c)
+        for number in _heeded(ENDING):
+            signal.signal(number, _as_ctrl_c)
         code = 2
         try:
             sys.exit(super().main(args, prog_name, complete_var, False, **extra) or 0)
@@ -41,7 +44,8 @@ class Commands(click.Group):
             if _has_folder():
                 raise
             message = "the current folder was deleted; change to another one"
-        echo(f"coterie: {message}", err=True)
+        with suppress(OSError):  # a terminal that was closed
+            echo(f"coterie: {message}", err=True)
         sys.exit(code)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -74,6 +78,12 @@ class Stopped(click.Abort):
     """Ctrl-C, and what it leaves."""
 
 
+def _heeded(names: Sequence[str]) -> list[signal.Signals]:
+    """Return those signals that there are here and that are not ignored, as under nohup."""
+    there = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    return [number for number in there if signal.getsignal(number) != signal.SIG_IGN]
+
+
 def _as_ctrl_c(*_: object) -> None:
     raise KeyboardInterrupt
 
@@ -95,15 +105,14 @@ def loading(
 
 @contextmanager
 def stopping(ask: Callable[..., None]) -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM ask first, instead of breaking in; say so on a terminal."""
+    """Let Ctrl-C, SIGTERM and SIGHUP ask first, instead of breaking in; say so on a terminal."""
 
     def handle(*_: object) -> None:
         ask()
         if sys.stderr.isatty():
             os.write(2, b"\nstopping after this step; Ctrl-C again stops at once\n")
 
-    wanted = [s for s in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(s) != signal.SIG_IGN]
-    before = {s: signal.signal(s, handle) for s in wanted}
+    before = {s: signal.signal(s, handle) for s in _heeded(["SIGINT", *ENDING])}
     try:
         yield
     finally:
