@@ -312,3 +312,18 @@ def test_a_resumed_run_executes_as_it_did_before(
     assert meta["engine"] == {"kernel": "this"}
     execute.execute(CONFIG, tmp_path / "run", resume=True)
     assert told == [{"kernel": "this"}]
+
+
+def test_what_cannot_be_removed_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "checkpoint-3").touch()
+
+    def fail(path: Path, missing_ok: bool = False) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(Path, "unlink", fail)
+    with pytest.raises(
+        RecordError, match=r"checkpoint-3: cannot be written \(Input/output error\)"
+    ):
+        tidy(tmp_path)

@@ -1,6 +1,7 @@
 """Runs timed again by other clocks."""
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -146,3 +147,26 @@ def test_runs_may_be_called_otherwise_by_another_clock(tmp_path: Path) -> None:
     run = ran(tmp_path)
     made = retime(run, ["network.link_mbytes_per_s=10", "label=slow"])
     assert (run.config["label"], made.config["label"]) == ("", "slow")
+
+
+def test_a_disk_that_is_full_on_the_way_leaves_no_run_and_the_same_command_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        ran(tmp_path / "runs" / name)
+    out = tmp_path / "slow"
+    words = ("retime", tmp_path / "runs", "--set", "network.link_mbytes_per_s=1", "--out", out)
+
+    def full(path: Path, target: Path) -> None:
+        if target.name == "summary.json" and target.parent.name == "b":
+            raise OSError(28, "No space left on device")
+        os.replace(path, target)  # noqa: PTH105
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", full)
+        done = coterie(*words)
+    assert done.exit_code == 2
+    assert done.output.endswith("cannot be written (No space left on device)\n")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["runs"]
+    assert coterie(*words).exit_code == 0
+    assert {path.name for path in out.iterdir()} == {"a", "b"}

@@ -95,7 +95,7 @@ LONG = [
 ]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_stopped_run_finishes_its_step_and_says_how_to_go_on(
     tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -133,7 +133,7 @@ def test_the_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)]
+    "number", [signal.SIGINT, signal.SIGHUP, pytest.param(signal.SIGTERM, marks=pytest.mark.long)]
 )
 def test_a_stopped_sweep_finishes_its_steps_and_begins_no_other_run(
     tmp_path: Path, number: signal.Signals

@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from traceback import extract_tb
 from typing import Any
@@ -17,6 +17,7 @@ from coterie.core.printable import printable
 from coterie.core.unexpected import UnexpectedError, in_our_words
 
 OURS = (Path(__file__).parents[1], Path(click.__file__).parent)
+ENDING = ("SIGTERM", "SIGHUP")  # told to end, and a terminal that was closed: as Ctrl-C
 
 
 class Commands(click.Group):
@@ -31,7 +32,8 @@ class Commands(click.Group):
         **extra: Any,
     ) -> Any:
         """Run the command line."""
-        signal.signal(signal.SIGTERM, _as_ctrl_c)
+        for number in _heeded(ENDING):
+            signal.signal(number, _as_ctrl_c)
         code = 2
         try:
             sys.exit(super().main(args, prog_name, complete_var, False, **extra) or 0)
@@ -53,7 +55,8 @@ class Commands(click.Group):
                 raise
             told = in_our_words(error)
             message, code = str(told), 1 if told.unforeseen else 2
-        echo(f"coterie: {message}", err=True)
+        with suppress(OSError):  # a terminal that was closed
+            echo(f"coterie: {message}", err=True)
         sys.exit(code)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -89,6 +92,12 @@ class Stopped(click.Abort):
     """Ctrl-C, and what it leaves."""
 
 
+def _heeded(names: Sequence[str]) -> list[signal.Signals]:
+    """Return those signals that there are here and that are not ignored, as under nohup."""
+    there = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    return [number for number in there if signal.getsignal(number) != signal.SIG_IGN]
+
+
 def _as_ctrl_c(*_: object) -> None:
     raise KeyboardInterrupt
 
@@ -110,15 +119,14 @@ def loading(
 
 @contextmanager
 def stopping(ask: Callable[..., None]) -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM ask first, instead of breaking in; say so on a terminal."""
+    """Let Ctrl-C, SIGTERM and SIGHUP ask first, instead of breaking in; say so on a terminal."""
 
     def handle(*_: object) -> None:
         ask()
         if sys.stderr.isatty():
             os.write(2, b"\nstopping after this step; Ctrl-C again stops at once\n")
 
-    wanted = [s for s in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(s) != signal.SIG_IGN]
-    before = {s: signal.signal(s, handle) for s in wanted}
+    before = {s: signal.signal(s, handle) for s in _heeded(["SIGINT", *ENDING])}
     try:
         yield
     finally:

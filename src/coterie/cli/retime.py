@@ -30,7 +30,7 @@ def retime(
     """
     from coterie.runs.record import ROWS
     from coterie.runs.retime import retime as timed_again
-    from coterie.runs.retime import write_retimed
+    from coterie.runs.retime import write_all
     from coterie.runs.sweep import free_folder
 
     if not overrides:
@@ -53,8 +53,7 @@ def retime(
         echo(f"left out: {line}", err=True)
     folder = out or free_folder(Path("runs") / "retimed")
     names = _names([run.folder for run in made])
-    for run, name in zip(made, names, strict=True):
-        write_retimed(run, folder / name)
+    write_all(dict(zip(names, made, strict=True)), folder)
     print_blocks(made, target)
     echo(f"\nrun folder: {folder}")
 

@@ -11,7 +11,7 @@ import json
 import re
 import shlex
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cache
 from importlib.metadata import version
@@ -154,16 +154,21 @@ def checkpoints(folder: Path) -> list[Path]:
 
 def tidy(folder: Path, keep: int | None = None) -> None:
     """Remove what a killed process left half written, and checkpoints, but none up to `keep`."""
+    for path in _unneeded(folder, keep):
+        with writing(path, mended(folder)):
+            path.unlink(missing_ok=True)
+
+
+def _unneeded(folder: Path, keep: int | None) -> Iterator[Path]:
     for path in checkpoints(folder):
         if keep is None or int(path.name.rpartition("-")[2]) > keep:
-            path.unlink(missing_ok=True)
+            yield path
     if keep is None:
-        (folder / PROGRESS).unlink(missing_ok=True)
-        (folder / LOG).unlink(missing_ok=True)
+        yield from (folder / PROGRESS, folder / LOG)
     for path in folder.glob(".*"):
         half = re.fullmatch(HALF_WRITTEN, path.name)
         if (half or path.name == BEGINS) and not path.is_dir():
-            path.unlink(missing_ok=True)
+            yield path
 
 
 def last_good(folder: Path, belongs: Origin, say: Say) -> Checkpoint | None:

@@ -73,7 +73,7 @@ def execute(
     with RunWriter(folder, resume=resume, wait_s=wait_s) as writer:
         if writer.resumes and (end := ended(folder)):
             say(end)
-            with suppress(OSError):  # a disk that may only be read: there is nothing to do
+            with suppress(RecordError):  # a disk that may only be read: there is nothing to do
                 tidy(folder)
             return
         prepared = prepare(config, dataset, threads, say)

@@ -6,8 +6,10 @@ does not train and the groups that were planned then.
 
 import json
 import shlex
+import shutil
 import tomllib
-from collections.abc import Sequence
+import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -78,6 +80,25 @@ def retime(run: RecordedRun, overrides: Sequence[str]) -> RecordedRun:
     return replace(
         run, config=tomllib.loads(to_toml(config)), meta=meta, rows=rows, summary=summary
     )
+
+
+def write_all(runs: Mapping[str, RecordedRun], folder: Path) -> None:
+    """Write runs that were timed again below a folder: all of them, or none if anything fails.
+
+    They are written beside the folder, and renamed into place when they are whole.
+    """
+    beside = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}")
+    with writing(folder):
+        try:
+            for name, run in runs.items():
+                write_retimed(run, beside / name)
+            if folder.exists() and any(folder.iterdir()):
+                for name in runs:
+                    (beside / name).rename(folder / name)
+            else:
+                beside.rename(folder)
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
 
 
 def write_retimed(run: RecordedRun, folder: Path) -> None:

@@ -269,7 +269,8 @@ def still_to_do(jobs: list[Job]) -> tuple[list[Job], list[str]]:
             if found:
                 raise RecordError(f"{job.folder}: its config.toml differs: {found}; put it back")
         if ends[job.label]:
-            tidy(job.folder)
+            with suppress(RecordError):  # a disk that may only be read: there is nothing to do
+                tidy(job.folder)
     lines = [f"{job.folder}: {ends[job.label]}" for job in jobs if ends[job.label] == DIVERGED]
     done = [job for job in jobs if ends[job.label] == COMPLETE]
     if len(jobs) == 1 and done:

@@ -174,8 +174,10 @@ def _way(job: Job) -> str:
 
 
 def _work(pipe: Connection, every_s: float) -> None:
-    """Run the jobs that come through the pipe, until it ends; leave Ctrl-C to the parent."""
+    """Run the jobs that come through the pipe, until it ends; leave the terminal to the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
     while True:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         try:
