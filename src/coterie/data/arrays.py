@@ -105,11 +105,7 @@ def _users(values: NDArray[Any], n: int, where: Path) -> tuple[Ints, tuple[str, 
     if values.dtype.kind == "U":
         _check_text(values, where)
     known, numbers = np.unique(values, return_inverse=True)
-    try:
-        names = tuple(str(name) for name in known)
-    except SystemError as error:  # so Python calls characters that there are not
-        raise DataError(f"{where}: user must be names in Unicode") from error
-    return numbers.astype(np.int64), names
+    return numbers.astype(np.int64), tuple(str(name) for name in known)
 
 
 def _check_text(values: NDArray[Any], where: Path) -> None:
