@@ -6,6 +6,8 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
+from fuzz.mutate import mutated
+
 GONE: Any = object()
 DEEP = "@deep@"
 # Numbers and words that JSON cannot have by way of Python's values, and how they are written.
@@ -27,26 +29,10 @@ VALUES = [
 
 
 def bytes_of(data: bytes, count: int, seed: int = 0) -> Iterator[bytes]:
-    """Yield what becomes of some bytes: flipped, cut, doubled, lengthened, overwritten."""
+    """Yield what becomes of some bytes."""
     rng = random.Random(seed)
     for _ in range(count):
-        found = bytearray(data)
-        for _ in range(rng.choice((1, 1, 1, 2, 5))):
-            at, much = rng.randrange(len(found) + 1), rng.choice((1, 1, 2, 8, 50))
-            how = rng.randrange(6)
-            if how == 0 and at < len(found):
-                found[at] ^= 1 << rng.randrange(8)
-            elif how == 1 and at < len(found):
-                found[at] = rng.choice((0, 1, 0x22, 0x2D, 0x39, 0x7F, 0x80, 0xFF))
-            elif how == 2:
-                del found[at:]
-            elif how == 3:
-                del found[at : at + much]
-            elif how == 4:
-                found[at:at] = found[at : at + much]
-            else:
-                found[at : at + much] = rng.randbytes(much)
-        yield bytes(found)
+        yield mutated(data, rng)
 
 
 def texts_of(good: Any) -> Iterator[tuple[str, str]]:

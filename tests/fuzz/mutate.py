@@ -1,8 +1,10 @@
 """Files as nobody wrote them: good ones with bytes and values changed, each with a number."""
 
+import gzip
 import json
 import random
 import re
+import struct
 from copy import deepcopy
 from typing import Any
 
@@ -12,6 +14,8 @@ TOKENS = (
     *(b"-1", b"0", b"1e308", b"1e400", b"-1e400", b"1e-400", b"1e100", b"0.1", b"-0.0", b"0x10"),
     *(b"2147483648", b"9223372036854775808", b"-9223372036854775809", b"18446744073709551616"),
     *(b"9" * 400, b"9" * 5000, b"[" * 3000, b'{"a":' * 3000, b"a" * 300, b"a" * 70_000, b"a." * 99),
+    *(b"|V0", b"<U0", b"<f8", b"|b1", b"|O", b"<M8[s]", b"(-1,)", b"(1<<62,)", b"()", b"True"),
+    *(b"\xe2\x80\xa8", b"\xc2\xb2", b"\xd9\xa3", b"("),
     *(b"\\u0000", b"\\ud800", b"\xed\xa0\x80", b"\xf0\x9f\x98\x80", b"../..", b"/", b"\x1b[2J"),
     *(
         b"1979-05-27",
@@ -30,6 +34,7 @@ VALUES: tuple[Any, ...] = (
 )
 WORD = re.compile(rb"[A-Za-z_][A-Za-z_0-9]*|-?[0-9.]+(?:e-?[0-9]+)?")
 EXTREME = (0, 1, 0x7F, 0x80, 0xFF)
+SIZES = (0, 1, 255, 1 << 16, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, (1 << 63) - 1, (1 << 64) - 1)
 LARGE = 1 << 20  # bytes; what is larger is not made larger still
 
 
@@ -43,6 +48,12 @@ def mutated(content: bytes, rng: random.Random) -> bytes:
     return bytes(data)
 
 
+def repacked(content: bytes, rng: random.Random) -> bytes:
+    """Gzip what was changed, so that its sum is right; now and then change that, too."""
+    packed = gzip.compress(mutated(content, rng), 1, mtime=0)
+    return mutated(packed, rng) if rng.random() < 0.3 else packed
+
+
 def _flip(data: bytearray, rng: random.Random) -> None:
     """Turn a bit around."""
     if data:
@@ -54,6 +65,14 @@ def _overwrite(data: bytearray, rng: random.Random) -> None:
     if data:
         at, width = _place(data, rng), rng.choice((1, 2, 4, 8))
         data[at : at + width] = bytes([rng.choice(EXTREME)]) * min(width, len(data) - at)
+
+
+def _size(data: bytearray, rng: random.Random) -> None:
+    """Write a number that means too much in the place of a size."""
+    form = rng.choice((">I", "<I", "<H", ">Q", "<Q"))
+    value = rng.choice(SIZES) & ((1 << 8 * struct.calcsize(form)) - 1)
+    at = _place(data, rng)
+    data[at : at + struct.calcsize(form)] = struct.pack(form, value)
 
 
 def _insert(data: bytearray, rng: random.Random) -> None:
@@ -106,15 +125,17 @@ def _swap_lines(data: bytearray, rng: random.Random) -> None:
 
 
 CHANGES = (
-    *(_flip, _flip, _overwrite, _insert, _insert, _delete, _repeat, _cut),
+    *(_flip, _flip, _overwrite, _size, _insert, _insert, _delete, _repeat, _cut),
     *(_replace_word, _replace_word, _replace_word, _swap_lines),
 )
 
 
 def _place(data: bytearray, rng: random.Random) -> int:
-    """Choose a place, every other time near the start, where headers are."""
-    end = len(data) + 1
-    return rng.randrange(min(end, 64) if rng.random() < 0.5 else end)
+    """Choose a place, every other time near the start or the end, where headers are."""
+    end, near = len(data) + 1, rng.random()
+    if near < 0.15:
+        return max(0, end - 1 - rng.randrange(160))
+    return rng.randrange(min(end, 160) if near < 0.5 else end)
 
 
 def _other_value(content: bytes, rng: random.Random) -> bytes | None:

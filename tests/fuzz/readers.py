@@ -1,42 +1,26 @@
 """Every reader of files, with good ones to begin with. A reader that is not here is not tried."""
 
-import gzip
 import hashlib
-import io
 import json
-import os
 import shutil
 import struct
-import tarfile
-import zipfile
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
 
 from coterie.analysis.compare import compare
 from coterie.config.files import load_experiment, make_config, parse_override
 from coterie.config.prepare import prepare
 from coterie.core.errors import ConfigError
-from coterie.core.parquet import has_parquet, parquet_bytes
 from coterie.core.units import quantity
-from coterie.data import cache
-from coterie.data.archive import unpack
-from coterie.data.arrays import find_arrays, read_arrays
-from coterie.data.celeba import find_celeba, read_celeba
-from coterie.data.idx import read_idx_pairs
-from coterie.data.leaf import find_leaf, read_leaf
 from coterie.flower.deploy import Deployment, read_deployment, stored
 from coterie.flower.groups import Groups
 from coterie.flower.hosts import read_hosts
 from coterie.flower.messages import COUNTS
 from coterie.flower.spool import Filled, Order, Spool
 from coterie.flower.state import FILE, State, load_state, save_state
-from coterie.partition.file import from_file
-from coterie.partition.values import Examples, Rule
 from coterie.preview.from_labels import hours, read_fleet
 from coterie.preview.planfile.reading import read_plan
 from coterie.preview.planfile.writing import contents
@@ -52,7 +36,7 @@ from coterie.simulation.state import Plan
 from coterie.topology.file import read_topology
 from coterie.topology.matrix import read_access, read_column, read_matrix
 from coterie.topology.values import Speed
-from datafiles import idx_bytes, leaf_content
+from fuzz.data_readers import data_readers
 from fuzz.worker import Reader
 from made_runs import made_run, write_run
 from plans import EXAMPLE
@@ -169,24 +153,6 @@ def _matrix(scratch: Path) -> Reader:
     return Reader({"speed.csv": speed, "late.csv": late}, read)
 
 
-def _partition(name: str, content: Callable[[], bytes]) -> Make:
-    def read(folder: Path) -> object:
-        rule = Rule("file", None, None, file=str(folder / name))
-        return from_file(Examples(np.arange(6) % 3), rule, np.random.default_rng(0))
-
-    return lambda scratch: Reader({name: content()}, read)
-
-
-def _dealt_csv() -> bytes:
-    rows = [f"{i},n{i % 3},e{i % 3 // 2}" for i in range(6)]
-    return "\n".join(["example,node,edge", *rows, ""]).encode()
-
-
-def _dealt_parquet() -> bytes:
-    nodes = [f"n{i % 3}" for i in range(6)]
-    return parquet_bytes({"example": (int, range(6)), "node": (str, nodes)})
-
-
 def _files(folder: Path) -> dict[str, bytes]:
     """Return all files of a folder, as a reader wants them."""
     return {
@@ -256,135 +222,6 @@ def _checkpoint(scratch: Path) -> Reader:
         return last_good(folder, belongs, lambda line: None)
 
     return Reader(files | {newest.name: body}, read, (newest.name, "rows.jsonl"), wrap)
-
-
-def _pictures(pack: bool) -> Make:
-    rng = np.random.default_rng(0)
-    files = {
-        "x": idx_bytes(rng.integers(0, 256, (4, 3, 3), dtype=np.uint8)),
-        "y": idx_bytes((np.arange(4) % 2).astype(np.uint8)),
-    }
-
-    def read(folder: Path) -> object:
-        return read_idx_pairs([folder / "x", folder / "y"], 10)
-
-    def packed(_: str, content: bytes) -> bytes:
-        return gzip.compress(content, mtime=0) if pack else content
-
-    return lambda scratch: Reader(files, read, wrap=packed)
-
-
-def _damaged_gzip(scratch: Path) -> Reader:
-    reader = _pictures(pack=False)(scratch)
-    return replace(reader, files={n: gzip.compress(c, mtime=0) for n, c in reader.files.items()})
-
-
-def _leaf(scratch: Path) -> Reader:
-    content = leaf_content({"ann": [0, 1], "bob": [2]})
-    for user in content["user_data"].values():
-        user["x"] = [[0.0, 1.0, 0.2, 0.4] for _ in user["x"]]
-    files = {"train/a.json": json.dumps(content).encode()}
-
-    def read(folder: Path) -> object:
-        return read_leaf(find_leaf(folder), 62, (1, 2, 2))
-
-    return Reader(files, read)
-
-
-def _arrays(pack: bool) -> Make:
-    """Make a reader of one's own arrays: a .npz, or .npy files."""
-
-    def make(scratch: Path) -> Reader:
-        arrays = {
-            "x": np.zeros((4, 1, 2, 2), np.float32),
-            "y": np.array([0, 1, 0, 1]),
-            "user": np.array(["a", "a", "b", "b"]),
-        }
-        files = {}
-        for name, array in arrays.items():
-            out = io.BytesIO()
-            np.save(out, array)
-            files[f"{name}.npy"] = out.getvalue()
-        if not pack:
-            return Reader(files, lambda folder: read_arrays(find_arrays(folder)))
-        whole = io.BytesIO()
-        np.savez_compressed(whole, **arrays)  # type: ignore[arg-type]
-
-        def read(folder: Path) -> object:
-            return read_arrays(find_arrays(folder / "a.npz"))
-
-        return Reader({"a.npz": whole.getvalue()}, read)
-
-    return make
-
-
-def _npz_inside(scratch: Path) -> Reader:
-    """Make a reader of a .npz whose members are changed, with the right sums around them."""
-    inner = _arrays(pack=False)(scratch)
-
-    def wrap(name: str, content: bytes) -> bytes:
-        out = io.BytesIO()
-        with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-            for each, good in inner.files.items():
-                archive.writestr(each, content if each == name else good)
-        return out.getvalue()
-
-    def read(folder: Path) -> object:
-        newest = max(folder.glob("*.npy"), key=lambda path: path.stat().st_mtime_ns)
-        shutil.copyfile(newest, folder / "a.npz")
-        return read_arrays(find_arrays(folder / "a.npz"))
-
-    return Reader(inner.files, read, wrap=wrap)
-
-
-def _celeba(scratch: Path) -> Reader:
-    folder = scratch / "celeba" / "img_align_celeba"
-    folder.mkdir(parents=True)
-    names = [f"{i:06}.jpg" for i in range(1, 7)]
-    for name in names:
-        Image.new("RGB", (178, 218)).save(folder / name, quality=20)
-    head = " ".join(["Smiling", *(f"A{i}" for i in range(39))])
-    lines = [f"{name} {'1 ' * 40}" for name in names]
-    who = "\n".join(f"{name} 7" for name in names) + "\n"
-    (folder.parent / "identity_CelebA.txt").write_text(who)
-    (folder.parent / "list_attr_celeba.txt").write_text("\n".join(["6", head, *lines, ""]))
-
-    def read(folder: Path) -> object:
-        return read_celeba(find_celeba(folder))
-
-    return Reader(_files(folder.parent), read)
-
-
-def _archive(kind: str) -> Make:
-    out = io.BytesIO()
-    if kind == "zip":
-        with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-            archive.writestr("a/x", b"x" * 600)
-            archive.writestr("y", b"y")
-    else:
-        with tarfile.open(fileobj=out, mode="w:gz" if kind == "tgz" else "w") as tar:
-            for name, size in (("a/x", 600), ("y", 1)):
-                info = tarfile.TarInfo(name)
-                info.size = size
-                tar.addfile(info, io.BytesIO(b"x" * size))
-
-    def read(folder: Path) -> None:
-        into = folder.parent / f"into-{os.getpid()}"
-        shutil.rmtree(into, ignore_errors=True)
-        unpack(folder / f"a.{kind}", into, max_bytes=10_000_000, max_files=1000)
-
-    return lambda scratch: Reader({f"a.{kind}": out.getvalue()}, read)
-
-
-def _kept(scratch: Path) -> Reader:
-    arrays = {"x": np.zeros((4, 1, 2, 2), np.uint8), "y": np.array([0, 1, 0, 1])}
-    about = {"form": cache.FORM, "shape": [4, 1, 2, 2], "n_classes": 2, "name": "arrays"}
-    files = {"about.json": json.dumps(about | {"has_test": False, "user_names": []}).encode()}
-    for name, array in arrays.items():
-        out = io.BytesIO()
-        np.save(out, array)
-        files[f"{name}.npy"] = out.getvalue()
-    return Reader(files, vars(cache)["_open"])
 
 
 def _flower_state(scratch: Path) -> Reader:
@@ -463,7 +300,6 @@ READERS: dict[str, Make] = {
         b"node,gflops\na,1\nb,4\n",
         lambda path: read_column(path, ["a", "b"], 2, "gflops"),
     ),
-    "partition, CSV": _partition("dealt.csv", _dealt_csv),
     "plan, JSON": _one("plan.json", contents(EXAMPLE, ".json"), read_plan),
     "plan, CSV": _one("plan.csv", contents(EXAMPLE, ".csv"), read_plan),
     "run": _run(read_run),
@@ -476,18 +312,6 @@ READERS: dict[str, Make] = {
     "Flower, state": _flower_state,
     "Flower, spool": _flower_spool,
     "checkpoint": _checkpoint,
-    "IDX": _pictures(pack=False),
-    "IDX, gzip inside": _pictures(pack=True),
-    "IDX, gzip": _damaged_gzip,
-    "LEAF": _leaf,
-    ".npy": _arrays(pack=False),
-    ".npz": _arrays(pack=True),
-    ".npz inside": _npz_inside,
-    "CelebA": _celeba,
-    "zip": _archive("zip"),
-    "tar": _archive("tar"),
-    "tar.gz": _archive("tgz"),
-    "decoded arrays": _kept,
 }
-if has_parquet():
-    READERS["partition, Parquet"] = _partition("dealt.parquet", _dealt_parquet)
+for _name, _reader in data_readers():
+    READERS[_name] = partial(lambda made, scratch: made, _reader)

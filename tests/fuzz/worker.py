@@ -38,12 +38,13 @@ class Reader:
     read: Callable[[Path], object]
     changed: tuple[str, ...] = ()
     wrap: Callable[[str, bytes], bytes] = lambda name, content: content
+    mutate: Callable[[bytes, random.Random], bytes] = mutated
 
     def case(self, label: str, number: int) -> tuple[str, bytes]:
         """Return the file that is changed in a case, and how."""
         rng = random.Random(f"{label} {number}")
         name = rng.choice(self.changed or tuple(self.files))
-        return name, self.wrap(name, mutated(self.files[name], rng))
+        return name, self.wrap(name, self.mutate(self.files[name], rng))
 
 
 @dataclass(frozen=True)
