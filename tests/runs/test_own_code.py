@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from coterie.config.files import make_config
+from coterie.render.page.network_data import network_of
 from coterie.runs.execute import Interrupted, execute
+from coterie.runs.record import read_run
 from resuming import coterie, stopped_at, sweep, tiny
 
 ALGORITHM = """
