@@ -61,7 +61,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def places(content: Any, above: Place = ()) -> Iterator[Place]:
     """Where in a file something stands: every key, and the ends of every list."""
-    some = content.items() if isinstance(content, dict) else ()
+    some: Any = content.items() if isinstance(content, dict) else ()
     if isinstance(content, list) and content:
         some = [(at, content[at]) for at in sorted({0, len(content) - 1})]
     for key, value in some:
