@@ -4,6 +4,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from browser import HOW, Browser, chromium
 from coterie.render.page.html import Page, Section, Table, page_files
 
 
@@ -47,3 +50,27 @@ def test_without_a_path_nothing_is_drawn() -> None:
         raise AssertionError
 
     assert page_files(Page("t", [Section([table("one")], never, "")]), None) == {}
+
+
+@pytest.mark.skipif(chromium() is None, reason=HOW)
+def test_a_page_obeys_its_policy_in_a_browser_and_looks_as_before(tmp_path: Path) -> None:
+    title = "t</p><script>document.title = 'run'</script><img src=x>"
+    page = Page("the title", [Section([table(title)], figure, "alt")])
+    for path, content in page_files(page, tmp_path / "p.html").items():
+        path.write_bytes(content)
+    browser = Browser(str(chromium()))
+    try:
+        browser.open(tmp_path / "p.html")
+        assert browser.errors == []
+        assert browser.ask("document.title") == "the title"
+        assert browser.ask("document.querySelector('img').naturalWidth") > 0
+        collapsed = "getComputedStyle(document.querySelector('table')).borderCollapse"
+        assert browser.ask(collapsed) == "collapse"  # its style is applied
+        browser.ask(
+            "(() => {const s = document.createElement('script'); s.textContent = 'window.ran = 1';"
+            "document.body.append(s)})()"
+        )
+        assert browser.ask("window.ran === undefined")
+        assert any("Content Security Policy" in error for error in browser.errors)
+    finally:
+        browser.close()

@@ -12,7 +12,9 @@ from click.testing import CliRunner
 
 from coterie.cli import main
 from coterie.render.watch import Live, Server
+from coterie.render.watch.live import _found
 from made_runs import made_run, write_run
+from resuming import PATIENCE_S
 from watched import data_of, request, rising, statuses, under_way
 
 
@@ -128,3 +130,90 @@ def test_watching_changes_nothing_in_the_folder(port: int, tmp_path: Path) -> No
     assert changed != before
     assert statuses(data_of(port)) == {"a": "complete"}
     assert state() == changed
+
+
+BROKEN = [
+    b"GET http://[bad/ HTTP/1.1\r\nHost: {host}\r\n\r\n",
+    b"GET //[::1 HTTP/1.1\r\nHost: {host}\r\n\r\n",
+    b"GET / HTTP/9.9\r\nHost: {host}\r\n\r\n",
+    b"GET / HTTP/x\r\n\r\n",
+    b"GET / a b c HTTP/1.1\r\n\r\n",
+    b"\x00\xff\xfe\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: {host}\r\nHost: evil.example\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: [bad\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: {host}\r\n" + b"X: y\r\n" * 200 + b"\r\n",
+    b"GET / HTTP/1.1\r\nHost: {host}\r\nX: " + b"y" * 70_000 + b"\r\n\r\n",
+    b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\nHost: {host}\r\n\r\n",
+]
+
+
+def raw(port: int, request: bytes) -> bytes:
+    """Send bytes, and return all that comes back."""
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as line:
+        line.sendall(request.replace(b"{host}", f"127.0.0.1:{port}".encode()))
+        line.shutdown(socket.SHUT_WR)
+        found = b""
+        try:
+            while more := line.recv(65536):
+                found += more
+        except ConnectionResetError:  # what it did not read of us was too much
+            pass
+        return found
+
+
+@pytest.mark.parametrize("request_", BROKEN)
+def test_a_broken_request_is_refused_without_a_traceback(
+    port: int, request_: bytes, capfd: pytest.CaptureFixture[str]
+) -> None:
+    found = raw(port, request_)
+    assert found == b"" or b" 4" in found[:12] or b" 5" in found[:12], found[:80]
+    assert b"fedavg" not in found
+    assert request(port, "/")[0].status == 200
+    assert capfd.readouterr() == ("", "")
+
+
+def test_an_address_that_is_none_is_a_bad_request(port: int) -> None:
+    assert raw(port, BROKEN[0]).startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize(
+    "what", ["bytes=9-1", "bytes=-", "x", "bytes=0-0,99-1", "bytes=" + "9" * 500]
+)
+def test_a_range_is_not_minded(port: int, what: str) -> None:
+    answer, body = request(port, "/data.json", Range=what)
+    assert answer.status == 200
+    assert json.loads(body)["runs"]
+
+
+def test_who_asks_while_another_looks_gets_what_was_there_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_run(made_run(tmp_path / "a"))
+    live = Live(tmp_path)
+    before = live.latest()
+    looks, may_go_on = threading.Event(), threading.Event()
+
+    def slow(folder: Path) -> object:
+        looks.set()
+        may_go_on.wait(PATIENCE_S)
+        return _found(folder)
+
+    monkeypatch.setattr("coterie.render.watch.live._found", slow)
+    write_run(made_run(tmp_path / "b"))
+    thread = threading.Thread(target=live.latest)
+    thread.start()
+    assert looks.wait(PATIENCE_S)
+    assert live.latest() == before
+    may_go_on.set()
+    thread.join()
+    assert len(json.loads(live.latest().body)["runs"]) == 2
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "summary.json", "config.toml", "runs.json"])
+def test_a_pipe_in_the_folder_keeps_nobody_waiting(port: int, tmp_path: Path, name: str) -> None:
+    odd = write_run(made_run(tmp_path / "runs" / "odd"))
+    (odd / name).unlink(missing_ok=True)
+    os.mkfifo(odd / name)
+    data = data_of(port)
+    assert statuses(data)["a"] == "complete"
+    assert f"{name}: must be a regular file, is a pipe" in data["page"]["left_out"][0]

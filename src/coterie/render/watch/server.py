@@ -120,6 +120,11 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(body)
 
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Refuse with a status line, also who speaks no known version of HTTP."""
+        self.request_version = self.protocol_version
+        super().send_error(code, message, explain)
+
     def end_headers(self) -> None:
         """Add to every answer what keeps others out."""
         for name, value in (
