@@ -37,7 +37,7 @@ from coterie.preview.planfile import Plan, PlannedNode
 from coterie.preview.planfile.writing import contents
 from coterie.simulation.schedule import Schedule
 from coterie.simulation.state import Plan as Groupings
-from mutated import texts_of
+from altered import texts_of
 from plans import EXAMPLE
 from ports import free_blocks
 
