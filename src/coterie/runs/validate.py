@@ -28,6 +28,7 @@ Number = Annotated[float, Meta(gt=-MOST, lt=MOST)]
 Maybe = Number | None
 Whole = Annotated[int, Meta(ge=0, lt=2**53)]
 Least1 = Annotated[int, Meta(ge=1)]
+Sized = Annotated[int, Meta(ge=0, le=10**12)]  # numbers or bytes of a model
 Section = dict[str, Any]
 SETTINGS = "config.toml"
 MOST_SETTINGS = 2**17  # bytes of config.toml
@@ -143,6 +144,8 @@ class Summary(_Measured, kw_only=True):
     grouping_s: Maybe = None
     Delta_first: Maybe = None
     val_accuracy: Maybe = None
+    n_parameters: Sized | UnsetType = UNSET
+    model_bytes: Sized | UnsetType = UNSET
     tuned: _Tuned | UnsetType = UNSET
 
 
