@@ -309,7 +309,7 @@ def ended(words: list[str], here: Path, folder: Path) -> tuple[str, str, float]:
     pid = os.fork()
     if not pid:
         _child(words, here, out, err)
-    status, used = _wait(pid, serves="watch" in words[:1] or "--watch" in words)
+    status, used = _wait(pid, serves=words[:1] in (["watch"], ["demo"]) or "--watch" in words)
     spent = used.ru_utime + used.ru_stime
     text = err.read_bytes().decode("utf-8", "backslashreplace")
     last = text.strip().rpartition("\n")[2]
@@ -317,7 +317,7 @@ def ended(words: list[str], here: Path, folder: Path) -> tuple[str, str, float]:
         return "signal", signal.Signals(os.WTERMSIG(status)).name, spent
     if "Traceback" in text or " failed: " in last or "Warning:" in text:
         return "foreign", text[-500:], spent
-    if spent > MOST_S and words[:1] != ["demo"]:
+    if spent > MOST_S:
         return "slow", f"{spent:.0f} s: {last[:200]}", spent
     if "not enough memory" in last or "more memory than there is" in last:
         return "memory", last[:200], spent
