@@ -13,7 +13,7 @@ extra  = @echo "$(VENV): $(1)"; $(PIP) -e '.[dev,$(1)]' $(2) | $(NEWS)
 SUITE  = $(BIN)/python -m pytest -n auto --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test suite test-all test-ray test-flower test-pythons test-stress fuzz same browser dataset lint docs release bench bench-network bench-grouping bench-fleets bench-engine bench-auto bench-ray bench-flower clean
+.PHONY: help demo test suite test-all test-ray test-flower test-pythons test-stress fuzz faults same browser dataset lint docs release bench bench-network bench-grouping bench-fleets bench-engine bench-auto bench-ray bench-flower clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -73,6 +73,9 @@ test-stress: $(READY) browser  ## the tests in random order, beside a load, on o
 fuzz: $(READY)  ## try to break every reader and every command with changed files and lines, for SECONDS [600]
 	$(call extra,parquet)
 	cd tests && OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 ../$(BIN)/python -m fuzz --seconds $(or $(SECONDS),600) $(FUZZ)
+
+faults: $(READY)  ## every kind of command, killed, out of disk, paused, moved: what holds afterwards (half an hour; needs a C compiler)
+	$(BIN)/python tests/faults $(FAULTS)
 
 same: $(READY)  ## nothing moved: small runs by BASE [HEAD] and by the working tree, byte by byte (a minute and a half)
 	$(BIN)/python scripts/same.py $(or $(BASE),HEAD) $(if $(ONLY),--only $(ONLY))

@@ -2,9 +2,9 @@
 
     python tests/faults                          all of them, as often as the summary says
     python tests/faults --only "kill -9" -n 10   one of them, ten times
-    python tests/faults -o faults.txt            the summary also goes to a file, fault by fault
+    python tests/faults -o faults.txt            the summary also goes to a file
 
-Ctrl-C ends the fault that is tried, and the next begins.
+Ctrl-C ends it, and the summary is that of what was tried so far.
 
 Disks are filled and mounted read-only in a mount namespace of its own (`unshare`), so that nobody
 else sees them; where there is none, those faults are left out, loudly. Other faults of the disk
@@ -14,15 +14,18 @@ come from a shim before libc, which needs a C compiler. The exit code is 1 if a 
 import argparse
 import os
 import platform
+import signal
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "src")]
 
 from faults.control import compiler  # noqa: E402
-from faults.inflict import FAULTS, Fault, Tally  # noqa: E402
+from faults.inflict import BY_FAULT, FAULTS, Fault, Tally  # noqa: E402
+from faults.kinds import BY_NAME, KINDS, Kind  # noqa: E402
 from faults.rig import NAMESPACE, a_rig, namespace  # noqa: E402
 
 
@@ -30,6 +33,7 @@ def main() -> None:
     """Take the words, go where mounts are private, and try."""
     options = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     options.add_argument("--only", action="append", help="a fault by name; several times: several")
+    options.add_argument("--kind", action="append", help="a kind of command by name [all]")
     options.add_argument("-n", type=int, help="how often each [as in the table]")
     options.add_argument("--seed", type=int, default=0, help="of the random moments [0]")
     options.add_argument("-o", "--out", type=Path, help="a file for the summary")
@@ -39,31 +43,37 @@ def main() -> None:
     if NAMESPACE not in os.environ and (before := namespace()):
         os.environ[NAMESPACE] = "1"
         os.execvp(before[0], [*before, sys.executable, *sys.argv])
-    known = {fault.name: fault for fault in FAULTS}
-    if wrong := set(told.only or ()) - set(known):
-        sys.exit(f"unknown fault {wrong.pop()!r}; choose of {', '.join(known)}")
+    if wrong := set(told.only or ()) - set(BY_FAULT):
+        sys.exit(f"unknown fault {wrong.pop()!r}; choose of {', '.join(BY_FAULT)}")
     chosen = [fault for fault in FAULTS if not told.only or fault.name in told.only]
-    sys.exit(_try(chosen, told.n, told.seed, told.out))
+    kinds = [kind for kind in KINDS if not told.kind or kind.name in told.kind]
+    if not kinds:
+        sys.exit(f"unknown kind; choose of {', '.join(BY_NAME)}")
+    sys.exit(_try(chosen, kinds, told.n, told.seed, told.out))
 
 
-def _try(faults: list[Fault], n: int | None, seed: int, out: Path | None) -> int:
+def _try(faults: list[Fault], kinds: list[Kind], n: int | None, seed: int, out: Path | None) -> int:
     """Try faults, print what came of each, and return 1 if a promise was broken."""
-    began, found = time.monotonic(), []
-    with a_rig(seed) as rig:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
+    began = time.monotonic()
+    found: list[tuple[Fault, Tally]] = []
+    with suppress(KeyboardInterrupt), a_rig(seed, kinds) as rig:  # what was tried so far counts
         for fault in faults:
             if fault.mounts and not rig.mounts:
                 print(f"*** NOT TESTED: {fault.name}: no mount namespace here ***", flush=True)
                 continue
-            start = time.monotonic()
-            tally = fault.inflict(rig, n or fault.times)
+            start, tally = time.monotonic(), Tally()
             found.append((fault, tally))
-            print(
-                f"{fault.name}: {tally.cases} cases, {time.monotonic() - start:.0f} s", flush=True
-            )
-            for line in tally.bad:
-                print(f"  BROKEN {line}", flush=True)
+            fault.inflict(rig, n or fault.times, tally)
+            took = time.monotonic() - start
+            print(f"{fault.name}: {tally.cases} cases, {took:.0f} s", flush=True)
+    for _, tally in found:
+        for line in tally.bad:
+            print(f"BROKEN {line}")
     text = summary(found, time.monotonic() - began)
     print(text)
+    if out:
+        out.write_text(text, encoding="utf-8")
     return any(tally.bad for _, tally in found)
 
 

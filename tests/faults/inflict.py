@@ -9,11 +9,12 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
 
 from faults.control import GROUP, Happens
-from faults.kinds import KINDS, OUT, Kind
+from faults.kinds import OUT, Kind
 from faults.promises import ending, said_badly
 from faults.rig import Case, Rig
 from faults.zygote import DELETED, Ended
@@ -44,8 +45,8 @@ class Tally:
 
 def _turns(rig: Rig, n: int, chosen: Callable[[Kind], bool] = lambda kind: True) -> Iterator[Kind]:
     """Yield kinds in turn; those that start processes, which take long, every fourth round."""
-    light = [kind for kind in KINDS if chosen(kind) and not kind.workers]
-    heavy = [kind for kind in KINDS if chosen(kind) and kind.workers]
+    light = [kind for kind in rig.kinds if chosen(kind) and not kind.workers]
+    heavy = [kind for kind in rig.kinds if chosen(kind) and kind.workers]
     order = [*light, *heavy, *light, *light, *light] if light else heavy
     rig.rng.shuffle(order)
     return islice(cycle(order), n)
@@ -159,7 +160,7 @@ def paused(rig: Rig, n: int, tally: Tally) -> None:
     for kind in _turns(rig, n, lambda kind: kind.trains and kind.words[0] == "run"):
         case = rig.case(kind)
         started = case.start()
-        begun = _wait(lambda case=case: (case.place / OUT / "rows.jsonl").exists(), started[0])
+        begun = _wait(partial(_has_rows, case.place / OUT), started[0])
         os.killpg(started[0], signal.SIGSTOP)
         over = _ended(started[0])
         if begun and not over:
@@ -222,7 +223,7 @@ def moved_during(rig: Rig, n: int, tally: Tally) -> None:
     for kind in _turns(rig, n, lambda kind: kind.trains):
         case = rig.case(kind)
         started = case.start()
-        begun = _wait(lambda case=case: any((case.place / OUT).rglob("rows.jsonl")), started[0])
+        begun = _wait(partial(_has_rows, case.place / OUT), started[0])
         aside, struck = case.place / "aside", False
         if begun:
             with suppress(FileNotFoundError):
@@ -258,7 +259,7 @@ def covered(rig: Rig, n: int, tally: Tally) -> None:
     for kind in _turns(rig, n, lambda kind: kind.trains):
         case = rig.case(kind)
         started = case.start()
-        begun = _wait(lambda case=case: (case.place / OUT).exists(), started[0])
+        begun = _wait((case.place / OUT).exists, started[0])
         if not begun:
             continue
         with rig.covered(case.place / OUT):
@@ -306,7 +307,7 @@ def watched(rig: Rig, n: int, tally: Tally) -> None:
         case, known = rig.case(kind), rig.undisturbed(kind)
         (case.place / OUT).mkdir()
         watch = case.start("watch", OUT)
-        if not _wait(lambda watch=watch: "http" in Path(f"{watch[1]}.out").read_text(), watch[0]):
+        if not _wait(partial(_serves, watch[1]), watch[0]):
             case.bad.append(f"{kind.name}: watch did not begin: {rig.zygote.end(watch).err}")
             continue
         said = Path(f"{watch[1]}.out").read_text()
@@ -321,6 +322,16 @@ def watched(rig: Rig, n: int, tally: Tally) -> None:
         os.kill(watch[0], signal.SIGINT)
         case.end(watch, 0)
         tally.add(case, 1)
+
+
+def _has_rows(folder: Path) -> bool:
+    """Whether a run has begun to write below a folder."""
+    return any(folder.rglob("rows.jsonl"))
+
+
+def _serves(said: Path) -> bool:
+    """Whether a watch has said where."""
+    return "http" in Path(f"{said}.out").read_text()
 
 
 def _wait(condition: Callable[[], object], pid: int) -> bool:
@@ -379,3 +390,4 @@ FAULTS = [
     Fault("no cache folder", "it cannot be made", no_cache, 8),
     Fault("watched meanwhile", "coterie watch, and a kill -9", watched, 6),
 ]
+BY_FAULT: dict[str, Fault] = {fault.name: fault for fault in FAULTS}

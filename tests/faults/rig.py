@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 
 from datafiles import write_mnist
 from faults.control import Control, Counted, Happens, build
-from faults.kinds import BY_NAME, OUT, Kind
+from faults.kinds import BY_NAME, KINDS, OUT, Kind
 from faults.promises import broken, difference, ending, rows_in, snapshot
 from faults.zygote import SOURCE, Ended, Zygote
 
@@ -76,9 +76,9 @@ class Case:
 class Rig:
     """Starts commands with a shim before libc, in folders of a disk that can be filled."""
 
-    def __init__(self, root: Path, seed: int = 0) -> None:
+    def __init__(self, root: Path, seed: int = 0, kinds: Sequence[Kind] = KINDS) -> None:
         """Build the shim, mount a disk if that is possible, and load everything once."""
-        self.root, self.rng = root, random.Random(seed)
+        self.root, self.rng, self.kinds = root, random.Random(seed), kinds
         self.disk = root / "disk"
         self.disk.mkdir()
         self.mounts = bool(os.environ.get(NAMESPACE))
@@ -202,10 +202,10 @@ class Rig:
 
 
 @contextmanager
-def a_rig(seed: int = 0) -> Iterator[Rig]:
+def a_rig(seed: int = 0, kinds: Sequence[Kind] = KINDS) -> Iterator[Rig]:
     """Make a rig in a folder of its own, which goes with it."""
     with tempfile.TemporaryDirectory(prefix="faults-") as folder:
-        rig = Rig(Path(folder).resolve(), seed)
+        rig = Rig(Path(folder).resolve(), seed, kinds)
         try:
             yield rig
         finally:

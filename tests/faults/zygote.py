@@ -76,7 +76,9 @@ class Zygote:
         """Start it; what commands say goes to files in a folder."""
         command = [sys.executable, str(HERE / "zygote.py")]
         pipe = subprocess.PIPE
-        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env={**env})
+        self._process = subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, text=True, env={**env}, start_new_session=True
+        )
         self._said, self._number = said, 0
         said.mkdir(parents=True, exist_ok=True)
         assert self._ask({}) == 0
@@ -115,7 +117,7 @@ class Zygote:
         self._process.stdin.close()
         self._process.wait()
 
-    def _ask(self, what: dict[str, object]) -> int:
+    def _ask(self, what: Mapping[str, object]) -> int:
         assert self._process.stdin
         assert self._process.stdout
         self._process.stdin.write(json.dumps(what) + "\n")

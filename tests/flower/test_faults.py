@@ -24,6 +24,7 @@ from click.testing import CliRunner, Result
 if find_spec("flwr") is None:
     pytest.skip("flwr is not installed: pip install 'coterie[flower]'", allow_module_level=True)
 
+from altered import texts_of
 from coterie import flower
 from coterie.cli import main
 from coterie.core.errors import CoterieError
@@ -37,7 +38,6 @@ from coterie.preview.planfile import Plan, PlannedNode
 from coterie.preview.planfile.writing import contents
 from coterie.simulation.schedule import Schedule
 from coterie.simulation.state import Plan as Groupings
-from altered import texts_of
 from plans import EXAMPLE
 from ports import free_blocks
 
