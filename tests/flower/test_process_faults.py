@@ -40,7 +40,7 @@ def command(tmp_path: Path, port: int) -> list[str]:
     config = make_config(
         {
             "data": {"sample": 0.1},
-            "partition": {"num_nodes": N, "num_edges": 2},
+            "partition": {"kind": "dirichlet", "num_nodes": N, "num_edges": 2},
             "algorithm": {"num_groups": 2},
         }
     )

@@ -13,9 +13,17 @@ from click.testing import CliRunner
 from coterie.cli import main
 from coterie.config.files import expand
 from coterie.preview.plan import plans
-from coterie.preview.planfile import SCHEMA, Plan, PlanError, check_nodes
+from coterie.preview.planfile import (
+    SCHEMA,
+    Plan,
+    PlanError,
+    PlannedNode,
+    check_nodes,
+    checked,
+)
 from coterie.preview.planfile.reading import read_plan
 from coterie.preview.planfile.writing import as_json, contents, plan_of
+from mutated import bytes_of, texts_of
 from plans import EXAMPLE
 
 SETS = ["data.sample=0.2", "partition.num_nodes=20", "algorithm.num_groups=2"]
@@ -118,6 +126,8 @@ WRONG: list[tuple[str, Change, str]] = [
     ),
     ("name", lambda r: r["nodes"][0].update(node=" "), "node must be a name"),
     ("list", lambda r: r.update(nodes=["a"]), "nodes[0] must be an object, got 'a'"),
+    ("long", lambda r: r["nodes"][0].update(node=256 * "a"), "nodes[0].node must be a name of 1"),
+    ("many", lambda r: r["schedule"].update(steps=2**53 + 1), "steps must be <= 9007199254740992"),
 ]
 TORN: list[tuple[str, Change, str]] = [  # more than a schema can say
     ("twice", lambda r: r["nodes"][1].update(node="a"), "node 'a' is there twice"),
@@ -202,3 +212,62 @@ def test_a_plan_that_a_spreadsheet_saved_is_read(tmp_path: Path, name: str) -> N
     plain.write_bytes(contents(EXAMPLE, plain.suffix))
     saved.write_bytes(b"\xef\xbb\xbf" + plain.read_bytes())
     assert read_plan(saved) == read_plan(plain)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "said"),
+    [
+        (("schedule", "steps"), 400 * "9", "schedule.steps must be <= 9007199254740992, got 9"),
+        (("schedule", "tau1"), 5000 * "9", "schedule.tau1 must be <= 9007199254740992, got 9"),
+        (("model_bytes",), "-" + 5000 * "9", "model_bytes must be >= 1, got -9"),
+        (("Delta",), 400 * "9", "Delta must be a number, got 9"),
+        (("Delta",), "1e400", "Delta must be <= 1.7"),
+        (("nodes", 1, "examples"), "9007199254740993", "nodes[1].examples must be <= 900719925474"),
+        (("nodes", 1, "node"), json.dumps(256 * "x"), "nodes[1].node must be a name of 1 to 255"),
+        (("nodes", 1, "node"), json.dumps("a\x00b"), "nodes[1].node must be a name of 1 to 255"),
+        (("nodes", 1, "node"), json.dumps("\x1b[2J"), "nodes[1].node must be a name of 1 to 255"),
+        (("groups", 1, "server"), json.dumps("a\nb"), "groups[1].server must be a name of 1 to"),
+        (("groups", 1, "server"), json.dumps("\ud800"), "groups[1].server must be a name of 1 to"),
+        (("predicted", "step_s"), "-Infinity", "is not JSON (-Infinity is not a number)"),
+        (("title",), 100 * "[" + 100 * "]", "title must be text, got [["),
+        (("title",), 90_000 * "[" + 90_000 * "]", "is not a plan; it is nested too deep"),
+    ],
+)
+def test_a_value_that_no_plan_has_is_named_with_its_place(
+    tmp_path: Path, place: tuple[Any, ...], value: str, said: str
+) -> None:
+    raw = json.loads(json.dumps(as_json(EXAMPLE)))
+    within = raw
+    for key in place[:-1]:
+        within = within[key]
+    within[place[-1]] = "@here@"
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(raw).replace('"@here@"', value))
+    with pytest.raises(PlanError) as refused:
+        read_plan(path)
+    assert str(refused.value).startswith(f"{path}: {said}")
+    assert len(str(refused.value)) < 600
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("suffix", [".json", ".csv"])
+def test_a_plan_that_was_altered_is_read_or_refused_in_one_line(
+    tmp_path: Path, suffix: str
+) -> None:
+    path = written(EXAMPLE, tmp_path / f"plan{suffix}")
+    good = path.read_bytes()
+    texts = [text.encode(errors="surrogatepass") for _, text in texts_of(as_json(EXAMPLE))]
+    for data in [*bytes_of(good, 300), *(texts[::7] if suffix == ".json" else [])]:
+        path.write_bytes(data)
+        try:
+            read_plan(path)
+        except PlanError as error:
+            assert str(error).startswith(f"{path}: "), error
+            assert "\n" not in str(error)
+            assert len(str(error)) < 1000
+
+
+def test_what_is_written_keeps_the_rules_of_the_reader() -> None:
+    nodes = (PlannedNode(256 * "x", 0, 9, 0.001), *EXAMPLE.nodes[1:])
+    with pytest.raises(PlanError, match=r"nodes\[0\]\.node must be a name of 1 to 255 printable"):
+        checked(replace(EXAMPLE, nodes=nodes), "the plan")
