@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 from click.testing import CliRunner
 
+from altered import bytes_of, texts_of
 from coterie.cli import main
 from coterie.config.files import expand
 from coterie.preview.plan import plans
@@ -23,7 +24,6 @@ from coterie.preview.planfile import (
 )
 from coterie.preview.planfile.reading import read_plan
 from coterie.preview.planfile.writing import as_json, contents, plan_of
-from mutated import bytes_of, texts_of
 from plans import EXAMPLE
 
 SETS = ["data.sample=0.2", "partition.num_nodes=20", "algorithm.num_groups=2"]
