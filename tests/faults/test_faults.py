@@ -86,10 +86,12 @@ def test_of_two_writers_one_writes(rig: Rig) -> None:
     tried(rig, "two writers", 2)
 
 
+@pytest.mark.long
 def test_a_clock_that_jumps_changes_nothing(rig: Rig) -> None:
     assert tried(rig, "clock jumps", 1).struck == 1
 
 
+@pytest.mark.long
 def test_a_run_that_was_moved_after_a_kill_goes_on(rig: Rig) -> None:
     tried(rig, "moved after a kill", 1)
 

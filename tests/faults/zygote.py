@@ -114,8 +114,10 @@ class Zygote:
     def close(self) -> None:
         """End it."""
         assert self._process.stdin
+        assert self._process.stdout
         self._process.stdin.close()
         self._process.wait()
+        self._process.stdout.close()
 
     def _ask(self, what: Mapping[str, object]) -> int:
         assert self._process.stdin
