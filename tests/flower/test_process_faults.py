@@ -75,7 +75,12 @@ def test_a_signal_ends_everything_and_the_same_command_goes_on(
     held = [*words, "--run-config", 'faulty="hold:1"']
     pipe = subprocess.PIPE
     process = subprocess.Popen(
-        held, stdout=pipe, stderr=pipe, text=True, start_new_session=True, preexec_fn=_hears
+        held,
+        stdout=pipe,
+        stderr=pipe,
+        text=True,
+        start_new_session=True,
+        preexec_fn=_hears,  # noqa: PLW1509
     )
     try:
         wait_for((tmp_path / "deploy" / "state" / "state.safetensors").exists, process)
