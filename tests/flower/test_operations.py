@@ -1,5 +1,6 @@
 """Operating a deployment, without processes: units, keys, hosts, numbers, what is carried over."""
 
+import base64
 import configparser
 import json
 import os
@@ -326,9 +327,12 @@ def test_a_public_key_that_is_none_is_named(tmp_path: Path) -> None:
     path = d.folder / "keys" / "node-0.pub"
     good = path.read_bytes()
     assert public_key(path).startswith(b"-----BEGIN PUBLIC KEY")
-    path.write_text("rubbish\n")
-    with pytest.raises(FlowerError, match=r"node-0\.pub: is not a public key as OpenSSH has it"):
-        register(d, "edge-0")
+    kind, body = good.split()
+    point = base64.b64decode(body).replace(b"\x04", b"\x02")  # compressed, which nobody reads
+    for content in (b"rubbish\n", b"\xff", b"", kind + b" " + base64.b64encode(point)):
+        path.write_bytes(content)
+        with pytest.raises(FlowerError, match=r"node-0\.pub: is not a public key as OpenSSH has"):
+            register(d, "edge-0")
     (d.folder / "keys" / "node-2.pub").write_bytes(good)
     path.write_bytes(good)
     with pytest.raises(FlowerError, match="are one key; every node needs its own"):

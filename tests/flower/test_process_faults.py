@@ -62,6 +62,11 @@ def family(pid: int) -> list[int]:
     return [other for child in children(pid) for other in (child, *family(child))]
 
 
+def _hears() -> None:
+    """Take SIGHUP also where the tests were started by nohup, which ignores it."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_ends_everything_and_the_same_command_goes_on(
     tmp_path: Path, port: Any, number: signal.Signals
@@ -69,7 +74,14 @@ def test_a_signal_ends_everything_and_the_same_command_goes_on(
     words = command(tmp_path, next(port))
     held = [*words, "--run-config", 'faulty="hold:1"']
     pipe = subprocess.PIPE
-    process = subprocess.Popen(held, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+    process = subprocess.Popen(
+        held,
+        stdout=pipe,
+        stderr=pipe,
+        text=True,
+        start_new_session=True,
+        preexec_fn=_hears,  # noqa: PLW1509
+    )
     try:
         wait_for((tmp_path / "deploy" / "state" / "state.safetensors").exists, process)
         below = family(process.pid)

@@ -166,7 +166,7 @@ def public_key(path: Path) -> bytes:
         key = serialization.load_ssh_public_key(path.read_bytes())
     except OSError as error:
         raise FlowerError(f"{path}: cannot be read ({error.strerror})") from error
-    except (ValueError, UnsupportedAlgorithm) as error:
+    except (ValueError, NotImplementedError, UnsupportedAlgorithm) as error:
         raise FlowerError(f"{path}: is not a public key as OpenSSH has it ({error})") from error
     if not isinstance(key, ec.EllipticCurvePublicKey) or key.curve.name != "secp384r1":
         raise FlowerError(f"{path}: must be a P-384 key; make one with: coterie flower key")

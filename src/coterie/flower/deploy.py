@@ -310,7 +310,7 @@ def _settings(folder: Path) -> dict[str, Any]:
 
 
 def check_place(folder: Path) -> None:
-    """Refuse to run a folder that is not where it was written: its apps have that place's paths."""
+    """Refuse to serve from a folder that is not where it was written: apps have those paths."""
     before = Path(_settings(folder).get("folder") or folder.absolute())
     if before.exists() and before.samefile(folder):
         return

@@ -290,7 +290,6 @@ def begin_all(d: Deployment, say: Say) -> None:
 
     A coordinator that has left its result is about to end, and is waited for.
     """
-    check_place(d.folder)
     until = time.monotonic() + ENDS_S
     while (d.folder / RESULT).exists() and _runs(d, COORDINATOR) and time.monotonic() < until:
         time.sleep(0.3)
@@ -311,7 +310,8 @@ def keep(d: Deployment, name: str, say: Say, until: Callable[[], bool] = lambda:
     An edge is its SuperLink with its app, and the SuperNode by which the coordinator reaches it.
     """
     i = None if name in d.places else _node(d, name)
-    check_place(d.folder)
+    if i is None:  # a node needs nothing but its keys, wherever they are
+        check_place(d.folder)
     (d.folder / "logs").mkdir(parents=True, exist_ok=True)
     kept: list[Kept | Place] = []
     with held(d, [name]), ending(kept):
