@@ -630,6 +630,19 @@ for _ in range(3):
         process.wait()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are seen on Linux alone")
+def test_a_process_that_ends_while_it_is_looked_at_is_nobodys_fault(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from coterie.flower.processes import below
+
+    def gone(self: Path, pattern: str) -> list[Path]:
+        raise FileNotFoundError(2, "No such file or directory", str(self))
+
+    monkeypatch.setattr(Path, "glob", gone)
+    assert below(os.getpid(), "python") == []
+
+
 def test_rounds_are_told_once_each(tmp_path: Path) -> None:
     from coterie.flower.health import Rounds
 

@@ -208,7 +208,12 @@ def _began(pid: int) -> int:
 
 
 def _family(pid: int) -> Iterator[int]:
-    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+    """Yield all processes below one; any of them may end meanwhile."""
+    try:
+        tasks = list(Path(f"/proc/{pid}/task").glob("*/children"))
+    except OSError:
+        return
+    for path in tasks:
         try:
             found = path.read_text().split()
         except OSError:
