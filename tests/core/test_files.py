@@ -11,13 +11,13 @@ import pytest
 from coterie.core.errors import RecordError
 from coterie.core.files import (
     lock,
-    read_object,
     replacing,
     write_atomically,
     write_json,
     write_out,
     writing,
 )
+from coterie.core.regular import read_mapping
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_other(
@@ -55,9 +55,9 @@ def test_what_is_no_object_is_read_as_an_empty_one(tmp_path: Path, content: byte
     path = tmp_path / "x.json"
     if content is not None:
         path.write_bytes(content)
-    assert read_object(path) == {}
+    assert read_mapping(path) == {}
     write_json(path, {"a": 1})
-    assert read_object(path) == {"a": 1}
+    assert read_mapping(path) == {"a": 1}
 
 
 def test_what_cannot_be_written_is_said_with_the_way_out(tmp_path: Path) -> None:

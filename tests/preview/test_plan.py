@@ -215,7 +215,7 @@ def test_the_page_and_the_picture_say_it_all_and_need_nothing_else(
     assert all(f"wrote {name}" in done.output for name in names)
     assert (tmp_path / names[1]).read_bytes()[:4] == b"\x89PNG"
     text = (tmp_path / names[0]).read_text()
-    assert "http" not in text
+    assert "://" not in text
     assert "data:image/png;base64," in text
     schedule = "2 groups, tau1 1, tau2 5"
     for words in (*METHODS, "The front", "Chosen: ", schedule, "Delta: by gradients"):

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import IO
 
 from coterie.core.errors import RecordError
-from coterie.core.types import Json
 
 
 @contextmanager
@@ -83,14 +82,6 @@ def standard_stream(path: Path) -> int | None:
 def write_json(path: Path, content: object) -> None:
     """Write JSON under a temporary name and rename it into place."""
     write_atomically(path, json_bytes(content))
-
-
-def read_object(path: Path) -> Json:
-    """Read a JSON object that one can do without: empty if it is not there, or is not one."""
-    with suppress(OSError, ValueError, RecursionError):
-        content = json.loads(path.read_text(encoding="utf-8"))
-        return content if isinstance(content, dict) else {}
-    return {}
 
 
 def json_bytes(content: object) -> bytes:

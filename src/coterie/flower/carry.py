@@ -4,7 +4,7 @@ import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from coterie.core.files import read_object
+from coterie.core.regular import read_mapping
 from coterie.flower import FlowerError
 from coterie.flower.deploy import HOSTS, SETTINGS, Deployment, read_deployment, real
 from coterie.flower.edge import coordinator_terms, edge_name
@@ -91,7 +91,7 @@ def carry_keys(folder: Path, new: Deployment) -> None:
     old = read_deployment(folder)
     names = [*set(old.places[1:]) & set(new.places[1:]), *set(old.nodes()) & set(new.nodes())]
     wanted = [f"keys/{name}{end}" for name in names for end in ("", ".pub")]
-    if read_object(folder / HOSTS) == {place: new.host(place) for place in new.places}:
+    if read_mapping(folder / HOSTS) == {place: new.host(place) for place in new.places}:
         there = sorted((folder / "certificates").iterdir())
         wanted += [f"certificates/{path.name}" for path in there if path.name != Path(HOSTS).name]
         wanted.append(HOSTS)

@@ -24,7 +24,8 @@ from msgspec import Meta, Struct
 from coterie.config.toml import check_depth, read_toml
 from coterie.core.convert import convert
 from coterie.core.errors import short
-from coterie.core.files import lock, read_object, write_atomically, write_json
+from coterie.core.files import lock, write_atomically, write_json
+from coterie.core.regular import read_mapping
 from coterie.flower import FlowerError
 from coterie.flower.algorithm import FEDAVG
 from coterie.flower.edge import edge_name
@@ -371,7 +372,7 @@ def _write_secrets(d: Deployment) -> None:
     (d.folder / "keys").mkdir(exist_ok=True)
     if not d.device_keys and not all((d.folder / "keys" / f"{n}.pub").exists() for n in names):
         write_node_keys(d.folder / "keys", names)
-    if read_object(sign) == hosts:
+    if read_mapping(sign) == hosts:
         return
     sign.unlink(missing_ok=True)
     write_certificates(d.folder / "certificates", hosts)

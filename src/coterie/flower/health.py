@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from coterie.core.files import read_object
+from coterie.core.regular import read_mapping
 from coterie.core.types import Say
 from coterie.flower import FlowerError
 from coterie.flower.control import apps, online
@@ -145,7 +145,7 @@ def watch_health(d: Deployment, say: Say, *, watch: bool, every_s: float, as_jso
         for line in rounds.new():
             if watch:
                 say(line)
-        result = read_object(d.folder / RESULT)
+        result = read_mapping(d.folder / RESULT)
         health = ask_health(d)
         over = f"{rounds.told} of {rounds_of(d)} rounds over"
         if result:

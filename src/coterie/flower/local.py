@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from coterie.core.files import read_object
+from coterie.core.regular import read_mapping
 from coterie.core.types import Json, Say
 from coterie.flower import FlowerError
 from coterie.flower.deploy import LINKS, Deployment
@@ -115,7 +115,7 @@ def run_locally(d: Deployment, say: Say = print) -> Json:
             begin(d, place)
         say(f"training; the coordinator's words are in {app_log_of(d, COORDINATOR)}")
         _watch(here, Rounds(d, len(rows_of(d))))
-        found = read_object(result)
+        found = read_mapping(result)
     if found.get("status") != "complete":
         raise FlowerError(str(found.get("error") or f"{result}: has no status; training failed"))
     return found

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from coterie.core.cache_folder import cache_folder
-from coterie.core.files import read_object, write_json
+from coterie.core.files import write_json
+from coterie.core.regular import read_mapping
 from coterie.engine.contract import LocalSteps
 from coterie.engine.kernels import Kernel
 from coterie.engine.local_rule import PLAIN
@@ -81,7 +82,7 @@ def _key(model: nn.Module, shards: Shards, steps: LocalSteps) -> str:
 
 
 def _read() -> dict[str, str]:
-    return {key: str(name) for key, name in read_object(cache_folder() / FILE).items()}
+    return {key: str(name) for key, name in read_mapping(cache_folder() / FILE).items()}
 
 
 def _write(known: dict[str, str]) -> None:

@@ -215,7 +215,7 @@ def _read_settings(path: Path) -> dict[str, Any]:
     try:
         return read_settings(path.parent)
     except (OSError, ValueError) as error:
-        raise RecordError(f"{path.parent}: cannot be read ({fault(error)})") from error
+        raise RecordError(f"{path}: {fault(error).removeprefix(f'{path.name}: ')}") from error
 
 
 def _read_runs(path: Path) -> list[dict[str, Any]]:
