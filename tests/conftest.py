@@ -24,9 +24,11 @@ torch.set_num_threads(1)  # as every run does, whatever OMP_NUM_THREADS says
 
 
 def pytest_configure() -> None:
-    """Take Ctrl-C also where the shell that started the tests does not, as in the background."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    """Take Ctrl-C, and the end of a terminal, also where who started the tests does not."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # nohup
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
