@@ -435,3 +435,13 @@ def test_an_app_that_runs_is_the_last_though_the_clock_was_set_back(
     monkeypatch.setattr(serde, "run_from_proto", lambda run: run)
     d = deployment(tmp_path / "d")
     assert apps(d, "coordinator") == [App(2, "running"), App(1, "finished:failed")]
+
+
+def test_a_command_without_flower_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("flwr", "cryptography", "coterie.flower.certificates", "coterie.flower.control"):
+        monkeypatch.setitem(sys.modules, name, None)
+    done = CliRunner().invoke(main, ["flower", "key", str(tmp_path), "a"])
+    assert done.exit_code == 2
+    assert done.output == "coterie: flwr: needs coterie[flower]: pip install 'coterie[flower]'\n"

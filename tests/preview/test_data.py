@@ -81,7 +81,7 @@ def test_the_picture_and_the_page_are_written(
     page = (tmp_path / "data-quickstart.html").read_text()
     assert "dirichlet (alpha 0.3)" in page
     assert "data:image/png;base64," in page
-    assert "http" not in page
+    assert "://" not in page
     assert (tmp_path / "data-quickstart.png").read_bytes()[:4] == b"\x89PNG"
 
 

@@ -48,6 +48,11 @@ class FlowerCommands(Commands):
             return super().invoke(ctx)
         except BrokenPipeError:
             raise
+        except ModuleNotFoundError:
+            from coterie.flower import needs_flower
+
+            needs_flower()
+            raise
         except OSError as error:
             raise CoterieError(_refused(error)) from error
 
