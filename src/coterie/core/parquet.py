@@ -1,12 +1,13 @@
 """Parquet, by pyarrow: the only file that needs it (`pip install 'coterie[parquet]'`)."""
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from coterie.core.errors import PartitionError, RecordError
+from coterie.core.parquet_pages import check_pages
 
 
 def read_parquet(path: Path, total: int) -> dict[str, Sequence[str]]:
@@ -19,18 +20,28 @@ def read_parquet(path: Path, total: int) -> dict[str, Sequence[str]]:
             f"{path}: Parquet needs pyarrow; install coterie[parquet], or use a .csv"
         ) from error
     try:
-        rows = parquet.read_metadata(path).num_rows  # known before anything is unpacked
+        about = parquet.read_metadata(path)  # known before anything is unpacked
+        rows = about.num_rows
         if rows != total:
             raise PartitionError(f"{path}: has {rows:,} rows for {total:,} examples; one for each")
+        check_pages(path, _chunks(about))
         table = parquet.read_table(path)
         if any(column.null_count for column in table.columns):
             raise PartitionError(f"{path}: has empty values")
         text = [column.cast(pa.string()).to_pylist() for column in table.columns]
         names = table.column_names
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         raise PartitionError(f"{path}: not a Parquet file of text or numbers ({reason})") from error
     return dict(zip(names, text, strict=True))
+
+
+def _chunks(about: Any) -> Iterator[tuple[int, int]]:
+    """Yield where each column chunk begins, and its bytes."""
+    for group in map(about.row_group, range(about.num_row_groups)):
+        for chunk in map(group.column, range(group.num_columns)):
+            first = chunk.dictionary_page_offset if chunk.has_dictionary_page else None
+            yield chunk.data_page_offset if first is None else first, chunk.total_compressed_size
 
 
 def has_parquet() -> bool:
@@ -44,8 +55,9 @@ def read_columns(path: Path) -> dict[str, list[Any]]:
     from pyarrow import parquet
 
     try:
+        check_pages(path, _chunks(parquet.read_metadata(path)))
         found: dict[str, list[Any]] = parquet.read_table(path).to_pydict()
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         raise ValueError(f"{path.name}: not a Parquet file ({reason})") from error
     return found
