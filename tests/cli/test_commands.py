@@ -1,6 +1,8 @@
 import json
 import shlex
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -316,3 +318,18 @@ def test_the_help_of_the_comparison_teaches_by_examples() -> None:
     said = coterie("compare", "--help").output
     for example in ("--best train.lr", "--baseline hierfavg", "--score mean:5"):
         assert f"coterie compare runs/my {example} " in said
+
+
+def test_ctrl_c_while_the_command_line_is_imported_is_one_line() -> None:
+    code = (
+        "import sys\n"
+        "class Pressed:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'coterie.cli':\n"
+        "            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Pressed())\n"
+        "from coterie.__main__ import main\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "coterie: stopped\n")

@@ -178,7 +178,7 @@ def summary(told: list[dict[str, object]], seconds: float) -> str:
             if "caught: " in k
         }
     )
-    notes = [f"  {count:,}x {what}" for what, count in caught.most_common(20)]
+    notes = [f"  {count:,}x {what[:150]}" for what, count in caught.most_common(20)]
     found = [f for one in told for f in one["findings"]]  # type: ignore[attr-defined]
     notes += [
         f"  FOUND {f['label']} {f['number']}: {f['kind']} {f['says'][:150]}" for f in found[:50]

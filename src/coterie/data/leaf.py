@@ -125,7 +125,9 @@ def _pixels(raw: msgspec.Raw, shape: tuple[int, ...], where: str) -> NDArray[np.
             numbers = msgspec.json.decode(b"[" + b",".join(block) + b"]", type=list[float])
         except msgspec.MsgspecError as error:
             raise DataError(f"{where}: x must be lists of numbers ({error})") from error
-        pixels += _whole(np.array(numbers, dtype=np.float64) * 255, where).tobytes()
+        with np.errstate(over="ignore"):  # 1e308 becomes inf, which is no pixel
+            values = np.array(numbers, dtype=np.float64) * 255
+        pixels += _whole(values, where).tobytes()
     return np.frombuffer(pixels, dtype=np.uint8).reshape(-1, *shape)
 
 
