@@ -114,9 +114,9 @@ def _read(path: Path) -> None:
 
 
 def rows_in(place: Path) -> dict[str, list[str]]:
-    """Return the whole rows of every run, without wall times."""
+    """Return the whole rows of every run, without wall times; not of those under temporary names."""
     found = {}
-    for path in place.rglob(ROWS):
+    for path in (path for path in files(place) if path.name == ROWS):
         whole = path.read_bytes().rpartition(b"\n")[0].splitlines()
         rows = [{**json.loads(line), "wall_s": 0} for line in whole]
         found[str(path.relative_to(place))] = [json.dumps(row) for row in rows]

@@ -1,7 +1,7 @@
 """Parquet, by pyarrow: the only file that needs it (`pip install 'coterie[parquet]'`)."""
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,9 @@ def read_parquet(path: Path, total: int) -> dict[str, Sequence[str]]:
             f"{path}: Parquet needs pyarrow; install coterie[parquet], or use a .csv"
         ) from error
     try:
-        about = parquet.read_metadata(path)  # known before anything is unpacked
-        rows = about.num_rows
+        rows = check_pages(path)  # before anything is unpacked
         if rows != total:
             raise PartitionError(f"{path}: has {rows:,} rows for {total:,} examples; one for each")
-        check_pages(path, _chunks(about))
         table = parquet.read_table(path)
         if any(column.null_count for column in table.columns):
             raise PartitionError(f"{path}: has empty values")
@@ -34,14 +32,6 @@ def read_parquet(path: Path, total: int) -> dict[str, Sequence[str]]:
         reason = str(error).partition("\n")[0]
         raise PartitionError(f"{path}: not a Parquet file of text or numbers ({reason})") from error
     return dict(zip(names, text, strict=True))
-
-
-def _chunks(about: Any) -> Iterator[tuple[int, int]]:
-    """Yield where each column chunk begins, and its bytes."""
-    for group in map(about.row_group, range(about.num_row_groups)):
-        for chunk in map(group.column, range(group.num_columns)):
-            first = chunk.dictionary_page_offset if chunk.has_dictionary_page else None
-            yield chunk.data_page_offset if first is None else first, chunk.total_compressed_size
 
 
 def has_parquet() -> bool:
@@ -55,7 +45,7 @@ def read_columns(path: Path) -> dict[str, list[Any]]:
     from pyarrow import parquet
 
     try:
-        check_pages(path, _chunks(parquet.read_metadata(path)))
+        check_pages(path)
         found: dict[str, list[Any]] = parquet.read_table(path).to_pydict()
     except (pa.ArrowException, OSError, ValueError) as error:
         reason = str(error).partition("\n")[0]
