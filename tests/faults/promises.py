@@ -114,7 +114,7 @@ def _read(path: Path) -> None:
 
 
 def rows_in(place: Path) -> dict[str, list[str]]:
-    """Return the whole rows of every run, without wall times; not of those under temporary names."""
+    """Return the whole rows of every run under its final name, without wall times."""
     found = {}
     for path in (path for path in files(place) if path.name == ROWS):
         whole = path.read_bytes().rpartition(b"\n")[0].splitlines()

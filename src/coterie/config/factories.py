@@ -436,7 +436,18 @@ def make_engine(
         each = config.ray.cpus_per_actor
         where = actors, number, c.device
         return Sharded(model, nodes, held_out, steps, *where, rule, each, held_sizes=whose)
-    return Vectorized(model, nodes, held_out, steps, c.device, rule, cores, held_sizes=whose)
+    trained = c.steps * config.participation.fraction * steps.examples_per_step(part.sizes).sum()
+    return Vectorized(
+        model,
+        nodes,
+        held_out,
+        steps,
+        c.device,
+        rule,
+        cores,
+        held_sizes=whose,
+        work=float(trained),
+    )
 
 
 def make_actors(config: Config, cores: int, say: Callable[[str], None]) -> "tuple[Actors, int]":

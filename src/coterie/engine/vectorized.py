@@ -30,6 +30,7 @@ from coterie.engine.gradients import Gauge
 from coterie.engine.kernels import Kernel
 from coterie.engine.kernels.batching import stacks
 from coterie.engine.kernels.calibrate import choose_kernel
+from coterie.engine.kernels.compiled import Compiled, compiling_pays, has_numba
 from coterie.engine.kernels.dense import Dense, find_chain
 from coterie.engine.kernels.single import Single
 from coterie.engine.kernels.stacked import Stacked, treats_examples_alone
@@ -76,12 +77,14 @@ class Vectorized:
         held_sizes: HeldSizes | None = None,
         alone: bool | None = None,
         kernel: str = "",
+        work: float = 0.0,
     ) -> None:
         """Take the module, each node's examples, the held-out parts, and the cores to use.
 
         With held_sizes the held-out parts are the nodes' own, ordered by node.
         Whether the module keeps examples apart, and how it trains quickest, is found out unless
-        told. Of a part of the nodes it is told, as all parts have to do alike.
+        told. Of a part of the nodes it is told, as all parts have to do alike. `work` is how many
+        examples will be trained on: what has to be compiled pays where they are many.
         """
         if any(w._backward_hooks for w in model.parameters()):
             raise ModelError(
@@ -104,7 +107,8 @@ class Vectorized:
         # Random layers draw from torch's one generator, which threads would share.
         self._team = Team(workers if self._alone else 1, self._device)
         self._single = Single(model, self._shards, self._team.workers, alone=self._alone)
-        self._kernel = self._kernels()[kernel]() if kernel else self._choose()
+        self._work = work
+        self._kernel = self._named(kernel) if kernel else self._choose()
 
     @property
     def keeps_apart(self) -> bool:
@@ -127,7 +131,16 @@ class Vectorized:
 
     def choose(self, choice: dict[str, str]) -> None:
         """Execute as another engine did."""
-        self._kernel = self._kernels()[choice["kernel"]]()
+        self._kernel = self._named(choice["kernel"])
+
+    def _named(self, kernel: str) -> Kernel:
+        kernels = self._kernels()
+        if kernel == Compiled.name and kernel not in kernels:
+            raise ModelError(
+                "the run was begun with compiled loops, which need Numba; install it: "
+                "pip install 'coterie[fast]'"
+            )
+        return kernels[kernel]()
 
     def _kernels(self) -> dict[str, Callable[[], Kernel]]:
         kernels: dict[str, Callable[[], Kernel]] = {"single": lambda: self._single}
@@ -136,10 +149,14 @@ class Vectorized:
         layers = find_chain(self._model)
         if self._alone and layers and layers[-1].end == self._d:
             kernels["dense"] = lambda: Dense(layers, self._shards)
+            if self._device.type == "cpu" and has_numba():
+                kernels["compiled"] = lambda: Compiled(layers, self._shards)
         return kernels
 
     def _choose(self) -> Kernel:
         kernels = self._kernels()
+        if "compiled" in kernels and compiling_pays(self._steps, self._rule, self._work * self._d):
+            return kernels["compiled"]()
         if "dense" in kernels or len(kernels) == 1:
             return kernels.get("dense", kernels["single"])()
         return choose_kernel(
@@ -234,6 +251,10 @@ class Vectorized:
             weights[at_group, np.arange(len(nodes))] = torch.from_numpy(parts).to(weights)
             weights = weights.to(self._device)
             total = models.w.new_zeros(len(groups), self._d)
+            if isinstance(kernel, Compiled) and kernel.serves(steps, self._rule):
+                rows = models.of_node[nodes]
+                kernel.add(total, at_group, parts, models.w, rows, nodes, start, stop, steps)
+                return [(int(k), float(mass[at]), total[at]) for at, k in enumerate(groups)]
             c = kernel.stack(self._steps.batch_size or int(self._shards.sizes[nodes[0]]))
             for few in stacks(self._shards.sizes[nodes], c, padded=not self._steps.batch_size):
                 done = stepped(nodes[few])

@@ -1,0 +1,149 @@
+"""Chains of linear layers with small batches, by loops that Numba compiles: no Python between."""
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from coterie.core.arrays import Floats, Ints
+from coterie.engine.contract import LocalSteps
+from coterie.engine.kernels.dense import ALONE_FROM, Dense, Layer
+from coterie.engine.local_rule import LocalRule
+from coterie.engine.module import Shards
+
+LANES, ROWS = 16, 5  # as in loops.py
+# Weights times examples from which compiled loops save more than they cost: a second to load, and
+# some the first time. 6 million examples of softmax regression, 250,000 of the perceptron.
+MUCH = 5e10
+
+
+def has_numba() -> bool:
+    """Whether Numba is installed."""
+    return find_spec("numba") is not None
+
+
+def compiling_pays(steps: LocalSteps, rule: LocalRule, work: float) -> bool:
+    """Whether compiled loops can take such steps, and so much work is worth loading them.
+
+    `work` counts weights times examples. Speeds are not measured, so that no digit depends on them.
+    """
+    return work >= MUCH and _serves(steps, rule)
+
+
+def _serves(steps: LocalSteps, rule: LocalRule) -> bool:
+    plain = rule.fused and not rule.update.local
+    return plain and steps.batch_size is not None and steps.batch_size < ALONE_FROM
+
+
+class Compiled(Dense):
+    """A written-out chain that adds up models trained by plain SGD in compiled loops."""
+
+    name = "compiled"
+
+    def __init__(self, layers: Sequence[Layer], shards: Shards) -> None:
+        """Take the chain and the nodes' data."""
+        super().__init__(layers, shards)
+        x = shards.x.flatten(1)
+        self._x, self._y = x.numpy(), shards.y.numpy()
+        self._kind = torch.empty(0, dtype=shards.dtype).numpy().dtype.type
+        self._unit = self._kind(1 / 255 if x.dtype == torch.uint8 else 1.0)
+
+    def serves(self, steps: LocalSteps, rule: LocalRule) -> bool:
+        """Whether compiled loops can take such steps."""
+        return _serves(steps, rule)
+
+    def add(
+        self,
+        total: Tensor,
+        group: Ints,
+        share: Floats,
+        w: Tensor,
+        rows: Ints,
+        nodes: Ints,
+        start: int,
+        stop: int,
+        steps: LocalSteps,
+    ) -> None:
+        """Take plain steps start+1 .. stop from models w[rows]; add their share to total[group].
+
+        The steps must have batches, of fewer examples than pay as single products.
+        """
+        from coterie.engine.kernels.loops import train
+
+        assert steps.batch_size is not None
+        table, space = self._table(steps.batch_size)
+        order, ends = self._order(nodes, start, stop, steps)
+        rates = np.array([steps.lr_at(t) for t in range(start + 1, stop + 1)], dtype=self._kind)
+        train(
+            w.numpy(),
+            rows,
+            total.numpy(),
+            group,
+            share.astype(self._kind),
+            table,
+            space,
+            self._x,
+            self._unit,
+            self._y,
+            order,
+            ends,
+            steps.batch_size,
+            rates,
+        )
+
+    def _table(self, batch: int) -> tuple[Ints, Floats]:
+        """Return where every layer lies in memory [layers + 1, 9], and that memory, of zeros.
+
+        The columns are named in loops.py. The last row is of the scores, and of the place where a
+        gradient is made.
+        """
+        known: tuple[int, Ints, Floats] | None = getattr(self._own, "table", None)
+        if known is not None and known[0] == batch:
+            return known[1:]
+        m, at, table = -(-batch // ROWS) * ROWS, 0, []
+        for n in self._layers:
+            stride, height = _filled(n.columns), n.rows + n.rows % 2
+            weights, at = at, at + height * stride
+            biases, at = at, at + _filled(n.rows)
+            values, at = at, at + m * stride
+            row = [n.at, n.bias, n.rows, n.columns, stride, weights, biases, values, n.relu]
+            table.append(row)
+        classes = _filled(self._layers[-1].rows)
+        widest = max(_filled(n.columns) for n in self._layers)
+        table.append([0, 0, 0, 0, classes, at, 0, at + m * widest, 0])
+        # torch's memory begins at a multiple of 64 bytes
+        space = torch.zeros(at + m * (widest + classes), dtype=self._shards.dtype).numpy()
+        self._own.table = batch, np.array(table, dtype=np.int64), space
+        return self._own.table[1:]  # type: ignore[no-any-return]
+
+    def _order(self, nodes: Ints, start: int, stop: int, steps: LocalSteps) -> tuple[Ints, Ints]:
+        """Rows of the data that nodes take, node by node and step by step, and where steps end."""
+        sizes = self._shards.sizes[nodes]
+        taken = np.array([steps.taken(int(n)) for n in sizes])
+        each = np.concatenate([[0], np.repeat(taken, stop - start).cumsum()])
+        ends = np.stack(
+            [
+                each[k : k + len(nodes) * (stop - start) : stop - start]
+                for k in range(stop - start + 1)
+            ],
+            axis=1,
+        )
+        found = np.repeat(self._shards.starts[nodes], taken * (stop - start))
+        for number, i in enumerate(nodes):
+            n = int(sizes[number])
+            for t in range(start + 1, stop + 1):
+                own = steps.order(t, int(i), n)
+                place = found[ends[number, t - start - 1] : ends[number, t - start]]
+                place += np.arange(n) if own is None else own[: taken[number]]
+        return found, ends
+
+
+def _filled(count: int) -> int:
+    """Round up to whole vectors.
+
+    >>> _filled(200), _filled(784)
+    (208, 784)
+    """
+    return -(-count // LANES) * LANES
