@@ -70,7 +70,7 @@ def test_layers_of_any_width_with_and_without_biases(widths: tuple[int, ...]) ->
     for kernel in ("single", "compiled"):
         engine = Vectorized(model, nodes, held, steps, kernel=kernel)  # type: ignore[arg-type]
         found.append(engine.advance(engine.initial(), 0, 2, EVERYONE).w)
-    assert torch.allclose(*found, rtol=1e-9, atol=1e-12)
+    assert torch.allclose(found[0], found[1], rtol=1e-9, atol=1e-12)
 
 
 def test_data_that_are_numbers_are_taken_as_they_are() -> None:
@@ -83,7 +83,7 @@ def test_data_that_are_numbers_are_taken_as_they_are() -> None:
     for kernel in ("dense", "compiled"):
         engine = Vectorized(model, Nodes(values, nodes.y, nodes.sizes), held, steps, kernel=kernel)  # type: ignore[arg-type]
         found.append(engine.advance(engine.initial(), 0, 2, EVERYONE).w)
-    assert torch.allclose(*found, rtol=1e-4, atol=1e-6)
+    assert torch.allclose(found[0], found[1], rtol=1e-4, atol=1e-6)
     assert not torch.equal(found[1], engine.initial().w)
 
 
@@ -100,7 +100,6 @@ def test_they_are_chosen_where_there_is_much_to_train() -> None:
     assert compiling_pays(steps, PLAIN, MUCH)
     assert not compiling_pays(steps, PLAIN, 0.9 * MUCH)
     assert not compiling_pays(steps, LocalRule(momentum=0.9), MUCH)
-    assert not compiling_pays(LocalSteps(0.1, 1.0, 128, "epoch", 0), PLAIN, MUCH)
     assert not compiling_pays(LocalSteps(0.1, 1.0, None, "epoch", 0), PLAIN, MUCH)
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from coterie.core.arrays import Floats, Ints
 from coterie.engine.contract import LocalSteps
-from coterie.engine.kernels.dense import ALONE_FROM, Dense, Layer
+from coterie.engine.kernels.dense import Dense, Layer
 from coterie.engine.local_rule import LocalRule
 from coterie.engine.module import Shards
 
@@ -33,8 +33,7 @@ def compiling_pays(steps: LocalSteps, rule: LocalRule, work: float) -> bool:
 
 
 def _serves(steps: LocalSteps, rule: LocalRule) -> bool:
-    plain = rule.fused and not rule.update.local
-    return plain and steps.batch_size is not None and steps.batch_size < ALONE_FROM
+    return rule.fused and not rule.update.local and steps.batch_size is not None
 
 
 class Compiled(Dense):
@@ -68,7 +67,7 @@ class Compiled(Dense):
     ) -> None:
         """Take plain steps start+1 .. stop from models w[rows]; add their share to total[group].
 
-        The steps must have batches, of fewer examples than pay as single products.
+        The steps must have batches.
         """
         from coterie.engine.kernels.loops import train
 

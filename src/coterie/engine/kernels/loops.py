@@ -216,23 +216,33 @@ def _forward(x, weight, out):  # type: ignore[no-untyped-def]
 
 @_compiled
 def _back(dy, weight, dx):  # type: ignore[no-untyped-def]
-    """dx [m, stride] = dy weight, two rows of the weight and all of dx at a time."""
+    """dx [m, stride] = dy weight, four rows of the weight at a time, then two."""
     height, stride = weight.shape
+    whole = height - height % 4
     for r in range(0, len(dy), ROWS):
         dx[r : r + ROWS] = zero
-        for o in range(0, height, 2):
+        for o in range(0, whole, 4):
             for k in range(r, r + ROWS):
-                a, b = dy[k, o], dy[k, o + 1]
+                a0, a1, a2, a3 = dy[k, o], dy[k, o + 1], dy[k, o + 2], dy[k, o + 3]
                 for d in range(stride):
-                    dx[k, d] += a * weight[o, d] + b * weight[o + 1, d]
+                    dx[k, d] += (
+                        a0 * weight[o, d]
+                        + a1 * weight[o + 1, d]
+                        + a2 * weight[o + 2, d]
+                        + a3 * weight[o + 3, d]
+                    )
+        for o in range(whole, height, 2):
+            for k in range(r, r + ROWS):
+                a0, a1 = dy[k, o], dy[k, o + 1]
+                for d in range(stride):
+                    dx[k, d] += a0 * weight[o, d] + a1 * weight[o + 1, d]
 
 
 @_compiled
 def _update(x, weight, dy):  # type: ignore[no-untyped-def]
     """weight -= dy' x, ten rows of x at a time, then five."""
     height, stride = weight.shape
-    r = 0
-    while r + 2 * ROWS <= len(x):
+    for r in range(0, len(x) - ROWS, 2 * ROWS):
         for o in range(height):
             a0, a1, a2, a3, a4 = dy[r, o], dy[r + 1, o], dy[r + 2, o], dy[r + 3, o], dy[r + 4, o]
             b0, b1, b2 = dy[r + 5, o], dy[r + 6, o], dy[r + 7, o]
@@ -250,15 +260,15 @@ def _update(x, weight, dy):  # type: ignore[no-untyped-def]
                     + b3 * x[r + 8, d]
                     + b4 * x[r + 9, d]
                 )
-        r += 2 * ROWS
-    if r < len(x):
-        for o in range(height):
-            a0, a1, a2, a3, a4 = dy[r, o], dy[r + 1, o], dy[r + 2, o], dy[r + 3, o], dy[r + 4, o]
-            for d in range(stride):
-                weight[o, d] -= (
-                    a0 * x[r, d]
-                    + a1 * x[r + 1, d]
-                    + a2 * x[r + 2, d]
-                    + a3 * x[r + 3, d]
-                    + a4 * x[r + 4, d]
-                )
+    if len(x) % (2 * ROWS):
+        _less_five(x[len(x) - ROWS :], weight, dy[len(x) - ROWS :])
+
+
+@_compiled
+def _less_five(x, weight, dy):  # type: ignore[no-untyped-def]
+    """weight -= dy' x, for five rows."""
+    height, stride = weight.shape
+    for o in range(height):
+        a0, a1, a2, a3, a4 = dy[0, o], dy[1, o], dy[2, o], dy[3, o], dy[4, o]
+        for d in range(stride):
+            weight[o, d] -= a0 * x[0, d] + a1 * x[1, d] + a2 * x[2, d] + a3 * x[3, d] + a4 * x[4, d]
