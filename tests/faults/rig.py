@@ -186,13 +186,21 @@ class Rig:
 
     @contextmanager
     def covered(self, folder: Path) -> Iterator[None]:
-        """Put a view of a folder over it that can only be read; who has a file open keeps it."""
-        _mount("--bind", str(folder), str(folder))
-        _mount("-o", "remount,bind,ro", str(folder))
+        """Put a view of a folder over it that can only be read; who has a file open keeps it.
+
+        The view is made aside: over the folder, somebody could write before it is read-only.
+        """
+        view = folder.parent.parent / "view"
+        view.mkdir()
+        _mount("--bind", str(folder), str(view))
+        _mount("-o", "remount,bind,ro", str(view))
+        _mount("--bind", str(view), str(folder))
         try:
             yield
         finally:
-            subprocess.run(["umount", str(folder)], check=True)
+            for mounted in (folder, view):
+                subprocess.run(["umount", str(mounted)], check=True)
+            view.rmdir()
 
     def close(self) -> None:
         """End the process, and take the disk away."""

@@ -14,9 +14,9 @@ from coterie.engine.local_rule import LocalRule
 from coterie.engine.module import Shards
 
 LANES, ROWS = 16, 5  # as in loops.py
-# Weights times examples from which compiled loops save more than they cost: a second to load, and
-# some the first time. 6 million examples of softmax regression, 250,000 of the perceptron.
-MUCH = 5e10
+# Weights times examples from which compiled loops save more than they cost: 0.7 s to load, and
+# seven the first time. That is a million examples of softmax regression, 50,000 of 2NN.
+MUCH = 1e10
 
 
 def has_numba() -> bool:
