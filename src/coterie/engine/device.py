@@ -52,8 +52,8 @@ def to_host(found: Sequence[Tensor]) -> list[Floats]:
     >>> [some.tolist() for some in to_host([torch.ones(2), torch.zeros(1)])]
     [[1.0, 1.0], [0.0]]
     """
-    if not found or found[0].device.type == "cpu":
-        return [some.double().numpy() for some in found]
+    if any(some.device.type == "cpu" for some in found) or not found:
+        return [some.cpu().double().numpy() for some in found]
     whole, sizes = torch.cat(list(found)).cpu().double(), [len(some) for some in found]
     pieces = torch.split(whole, sizes)
     return [piece.numpy() for piece in pieces]

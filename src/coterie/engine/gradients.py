@@ -62,10 +62,14 @@ class Gauge:
 
     def measure(self, w: Tensor, z: Ints) -> Measured:
         """Compute every node's full-data loss at w, and how the groups z diverge there."""
-        found = self.centres(w, z)
-        delta = math.fsum(self.distances(w, z, found.sums.to(w), found))
-        losses = found.losses.cpu().numpy()
-        return Measured(losses, delta, between(self._shards.p, z, found.sums))
+        found, p = self.centres(w, z), self._shards.p
+        by_job = self._far(w, z, found.sums.to(w), found)
+        far, mass = [norms for _, norms in by_job], _masses(p, z, found.sums)
+        losses, apart, *far_off = to_host([found.losses, _apart(mass, found.sums), *far])
+        delta = math.fsum(
+            float(p[few] @ off) for (few, _), off in zip(by_job, far_off, strict=True)
+        )
+        return Measured(losses, delta, float(mass @ apart))
 
     def centres(self, w: Tensor, z: Ints) -> Centres:
         """Add up the gradients of the nodes here: their part of the groups' mean gradients."""
@@ -86,17 +90,22 @@ class Gauge:
         return Centres(torch.cat(losses), sums, kept)
 
     def distances(self, w: Tensor, z: Ints, near: Tensor, found: Centres | None) -> list[float]:
-        """Weighted distances of gradients here from their groups' means near [K, d], by job.
+        """Weighted distances of gradients here from their groups' means near [K, d], by job."""
+        by_job, p = self._far(w, z, near, found), self._shards.p
+        far = to_host([norms for _, norms in by_job])
+        return [float(p[few] @ off) for (few, _), off in zip(by_job, far, strict=True)]
+
+    def _far(
+        self, w: Tensor, z: Ints, near: Tensor, found: Centres | None
+    ) -> list[tuple[Ints, Tensor]]:
+        """Nodes of every job, and how far their gradients are from their groups' means.
 
         Gradients that would take much memory were not kept and are computed again.
         """
         again = (found.kept if found else None) or self._team.do(
             lambda nodes: self._grads(w, nodes)[::2], self._few()
         )
-        by_job = [(nodes, (grads - near[z[nodes]]).norm(dim=1)) for nodes, grads in again]
-        far = to_host([norms for _, norms in by_job])
-        p = self._shards.p
-        return [float(p[few] @ some) for (few, _), some in zip(by_job, far, strict=True)]
+        return [(nodes, (grads - near[z[nodes]]).norm(dim=1)) for nodes, grads in again]
 
     def _grads(self, w: Tensor, nodes: Ints) -> tuple[Ints, Tensor, Tensor]:
         out = w.new_empty(len(nodes), self._d)
@@ -112,6 +121,15 @@ class Gauge:
 
 def between(p: Floats, z: Ints, centres: Tensor) -> float:
     """Delta: how far the groups' mean gradients [K, d] are from the mean of all, in the mean."""
-    mass = np.bincount(z, weights=p, minlength=len(centres))
-    apart = (centres - torch.from_numpy(mass).to(centres) @ centres).norm(dim=1)
-    return float(mass @ apart.cpu().numpy())
+    mass = _masses(p, z, centres)
+    return float(mass @ _apart(mass, centres).cpu().numpy())
+
+
+def _masses(p: Floats, z: Ints, centres: Tensor) -> Floats:
+    """Shares of the data [K] that groups have, of which there are centres."""
+    return np.bincount(z, weights=p, minlength=len(centres)).astype(np.float64)
+
+
+def _apart(mass: Floats, centres: Tensor) -> Tensor:
+    found: Tensor = (centres - torch.from_numpy(mass).to(centres) @ centres).norm(dim=1)
+    return found

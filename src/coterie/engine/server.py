@@ -48,5 +48,5 @@ def after_mean(
 def _mean(models: Models, d: int, p: Floats, z: "Tensor", share: float, scope: Scope) -> Mean:
     own, group, common = (theirs(remembered(models, kind)) for kind in (OWN, GROUP, COMMON))
     last = models.memory.get(LAST, models.w[0, :d])
-    z = z.to(models.w.device)
-    return Mean(last, own, group, common, models.w.new_tensor(p), z, share, scope)
+    shares, z = (array.to(models.w.device) for array in (models.w.new_tensor(p, device="cpu"), z))
+    return Mean(last, own, group, common, shares, z, share, scope)

@@ -93,18 +93,16 @@ class Turns:
         return Begun(given, torch.arange(len(nodes), device=given.device), at)
 
     def _at(self, nodes: Ints, given: Tensor) -> At:
-        rank, column = self._rank[nodes], given.new_empty(0)
+        rank = self._rank[nodes]
         node = {key: _rows(array, rank) for key, array in theirs(self._old).items()}
         group = {}
         if self._group:
             z = self._models.memory[GROUPS][torch.from_numpy(nodes)].to(given.device)
             group = {key: _rows(array, z) for key, array in self._group.items()}
         batches = per_step(self._batches, self._sizes[nodes])
-        rates, taken, others = (
-            column.new_tensor(values)[:, None]
-            for values in (self._summed(nodes), self._taken * batches, self._mean_steps[nodes])
-        )
-        return At(given, node, group, self._common, rates, taken, others)
+        numbers = np.stack((self._summed(nodes), self._taken * batches, self._mean_steps[nodes]))
+        columns = given.new_tensor(numbers, device="cpu").to(given.device)[..., None]  # [3, c, 1]
+        return At(given, node, group, self._common, *columns)
 
     def _summed(self, nodes: Ints) -> Floats:
         """Sum of the learning rates over the batches of the turn, [c]."""
