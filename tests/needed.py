@@ -4,6 +4,7 @@ import importlib.metadata
 import shutil
 
 import pytest
+import torch
 
 
 def missing() -> str:
@@ -15,4 +16,5 @@ def missing() -> str:
     return "" if shutil.which("g++") else "there is no g++"
 
 
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 needs_ns3 = pytest.mark.skipif(bool(missing()), reason=missing() or "ns-3 is there")

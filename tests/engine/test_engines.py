@@ -38,6 +38,7 @@ from engines import (
     same,
     train,
 )
+from needed import needs_gpu
 
 
 @pytest.fixture(autouse=True)
@@ -297,7 +298,7 @@ def test_the_cheap_response_norm_and_its_gradient_are_torchs(size: int) -> None:
         LocalNorm(4, 0.1)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@needs_gpu
 @pytest.mark.parametrize("name", MODULES)
 def test_a_gpu_gives_the_same(name: str) -> None:
     torch.manual_seed(3)

@@ -10,6 +10,7 @@ from torch import Tensor
 from coterie.core.arrays import Floats, Ints
 from coterie.divergences.sketch import Sketch
 from coterie.engine.contract import Gradients, Measured
+from coterie.engine.device import for_sums, to_host
 from coterie.engine.kernels import Kernel
 from coterie.engine.module import Shards, centred_gram, cosines
 from coterie.engine.threads import Team
@@ -25,7 +26,7 @@ class Centres:
     The gradients are kept, job by job, where they take little memory.
     """
 
-    losses: Floats
+    losses: Tensor
     sums: Tensor
     kept: list[tuple[Ints, Tensor]]
 
@@ -49,57 +50,66 @@ class Gauge:
     def rows(self, w: Tensor, sketch: Sketch | None = None) -> tuple[Floats, Tensor]:
         """Losses [m] of the m nodes here, and their gradients [m, d] or sketches [m, r]."""
         m, row = len(self._shards.here), self._shards.row
-        losses = np.empty(m)
-        columns, kind = (sketch.size, torch.float64) if sketch else (self._d, w.dtype)
-        rows = torch.empty(m, columns, dtype=kind)
+        each = []
+        rows = (
+            torch.empty(m, sketch.size, dtype=torch.float64) if sketch else w.new_empty(m, self._d)
+        )
         for nodes, some, grads in self._team.do(lambda nodes: self._grads(w, nodes), self._few()):
-            losses[row[nodes]] = some
+            each.append(some)
             found = torch.from_numpy(sketch.apply(grads.cpu().numpy())) if sketch else grads
-            rows[row[nodes]] = found.cpu()
-        return losses, rows
+            rows[row[nodes]] = found
+        return np.concatenate(to_host(each)), rows
 
     def measure(self, w: Tensor, z: Ints) -> Measured:
         """Compute every node's full-data loss at w, and how the groups z diverge there."""
-        found = self.centres(w, z)
-        delta = math.fsum(self.distances(w, z, found.sums.to(w), found))
-        return Measured(found.losses, delta, between(self._shards.p, z, found.sums))
+        found, p = self.centres(w, z), self._shards.p
+        by_job = self._far(w, z, found.sums.to(w), found)
+        far, mass = [norms for _, norms in by_job], _masses(p, z, found.sums)
+        losses, apart, *far_off = to_host([found.losses, _apart(mass, found.sums), *far])
+        delta = math.fsum(
+            float(p[few] @ off) for (few, _), off in zip(by_job, far_off, strict=True)
+        )
+        return Measured(losses, delta, float(mass @ apart))
 
     def centres(self, w: Tensor, z: Ints) -> Centres:
         """Add up the gradients of the nodes here: their part of the groups' mean gradients."""
         p, K = self._shards.p, int(z.max()) + 1
         keep = w.element_size() * len(self._shards.here) * self._d <= KEPT_BYTES
-        losses, kept = np.empty(len(self._shards.here)), []
+        losses, kept = [], []
         mass = np.bincount(z, weights=p, minlength=K)
-        sums = torch.zeros(K, self._d, dtype=torch.float64)
+        sums = torch.zeros(K, self._d, dtype=torch.float64, device=for_sums(w.device))
         for nodes, some, grads in self._team.do(lambda nodes: self._grads(w, nodes), self._few()):
-            losses[self._shards.row[nodes]] = some
+            losses.append(some)
             groups, at_group = np.unique(z[nodes], return_inverse=True)
             weights = torch.zeros(len(groups), len(nodes), dtype=w.dtype)
             weights[at_group, np.arange(len(nodes))] = torch.from_numpy(
                 p[nodes] / mass[z[nodes]]
             ).to(w.dtype)
-            sums[groups] += (weights.to(grads) @ grads).cpu().double()
+            sums[groups] += (weights.to(grads) @ grads).to(sums)
             kept += [(nodes, grads)] if keep else []
-        return Centres(losses, sums, kept)
+        return Centres(torch.cat(losses), sums, kept)
 
     def distances(self, w: Tensor, z: Ints, near: Tensor, found: Centres | None) -> list[float]:
-        """Weighted distances of gradients here from their groups' means near [K, d], by job.
+        """Weighted distances of gradients here from their groups' means near [K, d], by job."""
+        by_job, p = self._far(w, z, near, found), self._shards.p
+        far = to_host([norms for _, norms in by_job])
+        return [float(p[few] @ off) for (few, _), off in zip(by_job, far, strict=True)]
+
+    def _far(
+        self, w: Tensor, z: Ints, near: Tensor, found: Centres | None
+    ) -> list[tuple[Ints, Tensor]]:
+        """Nodes of every job, and how far their gradients are from their groups' means.
 
         Gradients that would take much memory were not kept and are computed again.
         """
         again = (found.kept if found else None) or self._team.do(
             lambda nodes: self._grads(w, nodes)[::2], self._few()
         )
-        p = self._shards.p
-        return [
-            float(p[nodes] @ (grads - near[z[nodes]]).norm(dim=1).cpu().double().numpy())
-            for nodes, grads in again
-        ]
+        return [(nodes, (grads - near[z[nodes]]).norm(dim=1)) for nodes, grads in again]
 
-    def _grads(self, w: Tensor, nodes: Ints) -> tuple[Ints, Floats, Tensor]:
+    def _grads(self, w: Tensor, nodes: Ints) -> tuple[Ints, Tensor, Tensor]:
         out = w.new_empty(len(nodes), self._d)
-        losses: Floats = self._kernel.gradients(w, nodes, out).numpy()
-        return nodes, losses, out
+        return nodes, self._kernel.gradients(w, nodes, out), out
 
     def _few(self) -> list[Ints]:
         """Cut the nodes here into jobs whose gradients fit into memory."""
@@ -111,6 +121,15 @@ class Gauge:
 
 def between(p: Floats, z: Ints, centres: Tensor) -> float:
     """Delta: how far the groups' mean gradients [K, d] are from the mean of all, in the mean."""
-    mass = np.bincount(z, weights=p, minlength=len(centres))
-    apart = (centres - torch.from_numpy(mass) @ centres).norm(dim=1).numpy()
-    return float(mass @ apart)
+    mass = _masses(p, z, centres)
+    return float(mass @ _apart(mass, centres).cpu().numpy())
+
+
+def _masses(p: Floats, z: Ints, centres: Tensor) -> Floats:
+    """Shares of the data [K] that groups have, of which there are centres."""
+    return np.bincount(z, weights=p, minlength=len(centres)).astype(np.float64)
+
+
+def _apart(mass: Floats, centres: Tensor) -> Tensor:
+    found: Tensor = (centres - torch.from_numpy(mass).to(centres) @ centres).norm(dim=1)
+    return found

@@ -26,12 +26,12 @@ def counts(sizes: Ints, there: Ints) -> Ints:
 def divide(sums: Tensor, sizes: Ints, models: Models, z: Ints, there: Ints) -> Tensor:
     """Make means of the groups' sums [K, d]; where nobody was there, of what its nodes have."""
     mass = np.bincount(z, weights=counts(sizes, there), minlength=len(sums))
-    means = sums / torch.from_numpy(np.where(mass > 0, mass, 1.0))[:, None]
+    means = sums / torch.from_numpy(np.where(mass > 0, mass, 1.0)).to(sums)[:, None]
     for k in np.flatnonzero(mass == 0):
         members = z == k
-        rows = torch.from_numpy(models.of_node[members])
+        rows = torch.from_numpy(models.of_node[members]).to(sums.device)
         weights = torch.from_numpy(sizes[members]).double()
-        means[k] = weights @ models.w.cpu().double()[rows] / weights.sum()
+        means[k] = weights.to(sums) @ models.w.to(sums)[rows] / weights.sum()
     return means
 
 
@@ -41,7 +41,7 @@ def add_up(total: Tensor, weights: Tensor, parts: list[Tensor]) -> None:
     for part in parts:
         flat = part.flatten(1)
         place = total[:, at : at + flat.shape[1]]
-        if len(flat) == 1:  # of one group
+        if len(flat) == 1 and flat.device.type == "cpu":  # of one group
             k = int(weights[:, 0].argmax())
             place[k].add_(flat[0], alpha=float(weights[k, 0]))
         else:

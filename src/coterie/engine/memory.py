@@ -13,7 +13,7 @@ OWN, GROUP, COMMON = "own.", "group.", "common."  # nodes', groups' and what all
 PART, BESIDE = "own.~part", "own.~model"  # a node's part of its model [n, k], and its second model
 PLACES = "common.~part"  # the places [k] of that part in a model
 LAST = "common.~last"  # the last global model, where the server needs it
-GROUPS = "common.~z"  # the group of every node, where groups keep anything
+GROUPS = "common.~z"  # the group of every node, where groups keep anything; always on the host
 
 
 def first_memory(
@@ -29,7 +29,7 @@ def first_memory(
     memory |= {f"{COMMON}{key}": array for key, array in kept.server.items()}
     if update.group is not None:
         memory |= _of_groups(kept.group, 1)
-        memory[GROUPS] = w.new_zeros(n).long()
+        memory[GROUPS] = w.new_zeros(n, device="cpu").long()
     if places is not None:
         memory |= {PLACES: places, PART: w[places].repeat(n, 1)}
     if update.beside is not None:
@@ -40,7 +40,7 @@ def first_memory(
 
 
 def regrouped(update: Update, models: Models, z: "Tensor", d: int) -> Models:
-    """Return models whose groups are z [n]: groups that are new have what one has at first."""
+    """Return models whose groups are z [n], on the host; new groups have what one has at first."""
     if update.group is None or bool((models.memory[GROUPS] == z).all()):
         return models
     kept = Kept() if update.begin is None else update.begin(len(z), models.w[0, :d])

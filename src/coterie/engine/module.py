@@ -14,6 +14,7 @@ from torch.nn.functional import cross_entropy
 from coterie.core.arrays import Floats, Ints
 from coterie.core.errors import ModelError, TrainingError
 from coterie.engine.contract import HeldPart, Score
+from coterie.engine.device import for_sums, to_host
 
 CHUNK_VALUES = 2048 * 784  # input values in one forward pass where gradients or scores are summed
 CACHED_VALUES = 128 * 784  # the same for convolutions, whose many channels should stay in cache
@@ -101,7 +102,8 @@ class FlatModule:
         self._counters = [(b, b.clone()) for b in model.buffers() if not b.is_floating_point()]
         self.draws = alone is None  # random numbers, for all that is known
         convolves = any(isinstance(m, nn.Conv2d) for m in model.modules())
-        self._chunk = CACHED_VALUES if alone is not None and convolves else CHUNK_VALUES
+        cached = alone is not None and convolves and alone.device.type == "cpu"
+        self._chunk = CACHED_VALUES if cached else CHUNK_VALUES
         self._channels_last = False
         if alone is not None and convolves and alone.ndim == 4:
             self._channels_last = self._takes_channels_last(alone)
@@ -135,16 +137,16 @@ class FlatModule:
         """Gradient of the trained parameters; zero for one that the loss does not depend on."""
         return torch.autograd.grad(loss, self.trained, allow_unused=True, materialize_grads=True)
 
-    def full_gradient(self, x: Tensor, y: Tensor) -> tuple[float, Tensor]:
-        """Loss and gradient [d] at the loaded model over all examples of a node, in chunks."""
+    def full_gradient(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Loss, a double, and gradient [d] at the loaded model over all of a node, in chunks."""
         total = self.flat.new_zeros(self.d_trained)
-        loss_sum = 0.0
+        loss_sum = torch.zeros((), dtype=torch.float64, device=for_sums(x.device))
         size = self.chunk(x)
         for xs, ys in zip(torch.split(x, size), torch.split(y, size), strict=True):
             with model_errors(f"in evaluation mode with a batch of {len(ys)}"):
                 loss = cross_entropy(self.scores(xs), ys, reduction="sum")
                 total += torch.cat([g.reshape(-1) for g in self.gradient(loss)])
-            loss_sum += loss.item()
+            loss_sum += loss.detach().to(loss_sum)
         return loss_sum / len(y), total / len(y)
 
     def chunk(self, x: Tensor) -> int:
@@ -152,21 +154,20 @@ class FlatModule:
         return chunk(x, self._chunk)
 
     @torch.inference_mode()
-    def score(self, x: Tensor, y: Tensor) -> tuple[float, int]:
-        """Sum of the losses of the loaded model, and how often it is right."""
+    def score(self, x: Tensor, y: Tensor) -> Tensor:
+        """Sum of the losses of the loaded model, and how often it is right: [2]."""
         with model_errors(f"in evaluation mode with a batch of {len(y)}"):
             scores = self.scores(x)
-        loss = float(cross_entropy(scores, y, reduction="sum"))
-        return loss, int((scores.argmax(dim=1) == y).sum())
+        loss = cross_entropy(scores, y, reduction="sum")
+        return torch.stack([loss, (scores.argmax(dim=1) == y).sum().to(loss)])
 
     @torch.inference_mode()
-    def each(self, x: Tensor, y: Tensor) -> tuple[Floats, Ints, int]:
+    def each(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, int]:
         """Losses of examples [N] by the loaded model, whether it is right, and how many classes."""
         with model_errors(f"in evaluation mode with a batch of {len(y)}"):
             scores = self.scores(x)
-        losses: Floats = cross_entropy(scores, y, reduction="none").cpu().double().numpy()
-        right: Ints = (scores.argmax(dim=1) == y).long().cpu().numpy()
-        return losses, right, scores.shape[1]
+        losses = cross_entropy(scores, y, reduction="none")
+        return losses, scores.argmax(dim=1) == y, scores.shape[1]
 
     def export(self) -> dict[str, Tensor]:
         """Return the loaded model as named tensors."""
@@ -189,8 +190,8 @@ def evaluate(module: FlatModule, w: Tensor, x: Tensor, y: Tensor) -> Score:
     module.model.eval()
     size = module.chunk(x)
     pieces = zip(torch.split(x, size), torch.split(y, size), strict=True)
-    losses, right = zip(*[module.score(xs, ys) for xs, ys in pieces], strict=True)
-    return Score(math.fsum(losses) / len(y), sum(right) / len(y))
+    losses, right = zip(*to_host([module.score(xs, ys) for xs, ys in pieces]), strict=True)
+    return Score(math.fsum(losses) / len(y), int(sum(right)) / len(y))
 
 
 def held_by_node(held_out: HeldOut, sizes: HeldSizes | None) -> dict[HeldPart, Nodes]:
@@ -229,11 +230,15 @@ def centred_gram(grads: Tensor, p: Floats) -> Floats:
 
 def summed_gram(pieces: Iterable[Tensor], p: Floats) -> Floats:
     """Gram matrix [n, n] of centred gradients that come in pieces [n, some columns]."""
-    gram = np.zeros((len(p), len(p)))
+    gram = torch.zeros(0, dtype=torch.float64)
     for piece in pieces:
         centred = piece - torch.from_numpy(p).to(piece) @ piece
-        gram += (centred @ centred.T).cpu().numpy()
-    return gram
+        if not len(gram):
+            where = for_sums(piece.device)
+            gram = torch.zeros(len(p), len(p), dtype=torch.float64, device=where)
+        gram += (centred @ centred.T).to(gram)
+    found: Floats = gram.cpu().numpy()
+    return found
 
 
 def cosines(rows: Tensor) -> Floats:
@@ -242,7 +247,7 @@ def cosines(rows: Tensor) -> Floats:
     >>> cosines(torch.tensor([[1.0, 0.0], [2.0, 0.0], [0.0, 0.0]])).tolist()
     [[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]
     """
-    unit = torch.nn.functional.normalize(rows.double(), dim=1)
+    unit = torch.nn.functional.normalize(rows.to(for_sums(rows.device)).double(), dim=1)
     found: Floats = (unit @ unit.T).cpu().numpy()
     return found
 

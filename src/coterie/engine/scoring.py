@@ -10,6 +10,7 @@ from torch import Tensor
 
 from coterie.core.arrays import Floats, Ints
 from coterie.engine.contract import NodeScores
+from coterie.engine.device import for_sums, to_host
 from coterie.engine.module import FlatModule, Shards
 from coterie.engine.threads import Team
 
@@ -55,18 +56,20 @@ class Scorer:
         loss, right = np.zeros(n), np.zeros(n, dtype=np.int64)
         by_class: list[Ints] = []
 
-        def score(job: tuple[int, list[Piece]]) -> list[tuple[Ints, Floats, Ints, Ints]]:
+        def score(job: tuple[int, list[Piece]]) -> list[tuple[Ints, Tensor]]:
             k, pieces = job
             with self._lender.module() as module:
                 module.load(vector(k))
                 module.model.eval()
                 return [_scored(module, data, *piece) for piece in pieces]
 
-        for pieces in self._team.do(score, list(self._jobs(data, which))):
-            for nodes, losses, rights, classes in pieces:
-                loss[nodes] += losses
-                right[nodes] += rights
-                by_class.append(classes)
+        jobs = list(self._jobs(data, which))
+        found = [piece for pieces in self._team.do(score, jobs) for piece in pieces]
+        for (nodes, _), sums in zip(found, to_host([sums for _, sums in found]), strict=True):
+            c = len(nodes)
+            loss[nodes] += sums[:c]
+            right[nodes] += sums[c : 2 * c].astype(np.int64)
+            by_class.append(sums[2 * c :].astype(np.int64).reshape(2, -1))
         return Tally(loss, right, *summed_classes(by_class))
 
     def _jobs(self, data: Shards, which: Ints) -> Iterator[tuple[int, list[Piece]]]:
@@ -98,30 +101,47 @@ def _pieces(data: Shards, nodes: Ints, size: int, together: bool) -> Iterator[Pi
             yield rows[at : at + size], owner[at : at + size]
 
 
-def _scored(
-    module: FlatModule, data: Shards, rows: Ints, owner: Ints
-) -> tuple[Ints, Floats, Ints, Ints]:
-    """Return the nodes of some examples, their losses' and right answers' sums, and the classes'.
+def _scored(module: FlatModule, data: Shards, rows: Ints, owner: Ints) -> tuple[Ints, Tensor]:
+    """Return the m nodes of some examples, which come by node, and sums [2 m + 2 classes].
 
-    The last are right answers and examples of every class, [2, classes].
+    Losses and right answers of every node, and right answers and examples of every class. They are
+    where the examples are, if that has doubles.
     """
     index = torch.from_numpy(rows).to(data.x.device)
     y = data.y.index_select(0, index)
     losses, right, classes = module.each(data.x.index_select(0, index), y)
     nodes, at = np.unique(owner, return_inverse=True)
-    by_class = tally_classes(right, y.cpu().numpy(), classes)
-    sums: Floats = np.bincount(at, weights=losses).astype(np.float64)
-    return nodes, sums, np.bincount(at, weights=right).astype(np.int64), by_class
+    by_class = tally_classes(right, y, classes).flatten()
+    return nodes, torch.cat([sums_of(losses, at), sums_of(right, at), by_class])
 
 
-def tally_classes(right: Ints, y: Ints, classes: int) -> Ints:
-    """Count right answers and examples of every class, [2, classes].
+def sums_of(values: Tensor, at: Ints) -> Tensor:
+    """Add up values [N] that come by their number, at [N] = 0, 0, 1, ..: doubles [m].
 
-    >>> tally_classes(np.array([1, 0, 1]), np.array([0, 0, 2]), 3).tolist()
-    [[1, 0, 1], [2, 0, 1]]
+    On a device every sum is made by one thread, so that it is the same every time.
+
+    >>> sums_of(torch.tensor([0.5, 1.0, 4.0]), np.array([0, 0, 1])).tolist()
+    [1.5, 4.0]
     """
-    counts = np.bincount(y, minlength=classes)
-    return np.array([np.bincount(y, weights=right, minlength=classes), counts], dtype=np.int64)
+    if for_sums(values.device).type == "cpu":
+        return torch.from_numpy(np.bincount(at, weights=values.cpu().double().numpy()))
+    lengths = torch.from_numpy(np.bincount(at)).to(values.device)
+    return torch.segment_reduce(values.double(), "sum", lengths=lengths, unsafe=True)
+
+
+def tally_classes(right: Tensor, y: Tensor, classes: int) -> Tensor:
+    """Count right answers and examples of every class, as doubles [2, classes].
+
+    >>> tally_classes(torch.tensor([True, False, True]), torch.tensor([0, 0, 2]), 3).tolist()
+    [[1.0, 0.0, 1.0], [2.0, 0.0, 1.0]]
+    """
+    if for_sums(y.device).type == "cpu":
+        true = y.cpu().numpy()
+        counts = np.bincount(true, minlength=classes)
+        hits = np.bincount(true, weights=right.cpu().numpy(), minlength=classes)
+        return torch.from_numpy(np.array([hits, counts], dtype=np.float64))
+    each = torch.stack([right.double(), torch.ones_like(right, dtype=torch.float64)])
+    return each.new_zeros(2, classes).index_add_(1, y, each)
 
 
 def summed_classes(found: list[Ints]) -> tuple[Ints, Ints]:

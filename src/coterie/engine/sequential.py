@@ -18,6 +18,7 @@ from coterie.engine.contract import (
     NodeScores,
     Score,
 )
+from coterie.engine.device import for_sums, prepared, with_generators
 from coterie.engine.kernels.single import local_steps
 from coterie.engine.local_rule import PLAIN, LocalRule
 from coterie.engine.memory import OWN, first_memory, remembering
@@ -58,7 +59,7 @@ class Sequential:
 
         With held_sizes these are the nodes' own, ordered by node.
         """
-        self._device = torch.device(device)
+        self._device = prepared(device)
         self.module = FlatModule(model.to(self._device))
         self._steps, self._rule = steps, rule
         self.shards = Shards(nodes, self._device, self.module.flat.dtype)
@@ -73,7 +74,7 @@ class Sequential:
         self._w0 = self.module.flat.clone()
         self._places = None
         if rule.update.personal is not None:
-            self._places = places_of(model, rule.update.personal(model))
+            self._places = places_of(model, rule.update.personal(model)).to(self._device)
 
     def choice(self) -> dict[str, str]:
         """There is one way only."""
@@ -98,18 +99,20 @@ class Sequential:
         K = int(z.max()) + 1
         mass = np.bincount(z, weights=sizes * there, minlength=K)
         kept = np.bincount(z, weights=sizes, minlength=K)  # of a group of which nobody is there
-        sums = torch.zeros(K, len(module.flat), dtype=torch.float64)  # on the CPU: MPS has none
+        where = for_sums(self._device)
+        sums = torch.zeros(K, len(module.flat), dtype=torch.float64, device=where)
         turns = self._turns(models, start, stop, z, np.flatnonzero(there))
         module.model.train()
-        cuda = [torch.cuda.current_device()] if self._device.type == "cuda" else []
-        with torch.random.fork_rng(devices=cuda):  # dropout draws from its own stream per step
+        # Dropout draws from its own stream per step.
+        with torch.random.fork_rng(devices=with_generators(self._device)):
             for i, k in enumerate(z):
                 sent = models.w[models.of_node[i]]
                 if there[i]:
                     sent = self._train(turns, i, start, stop)
                 if there[i] or not mass[k]:
-                    sums[k].add_(sent.cpu().double(), alpha=int(sizes[i]))
-        means = sums / torch.from_numpy(np.where(mass > 0, mass, np.maximum(kept, 1)))[:, None]
+                    sums[k].add_(sent.to(sums), alpha=int(sizes[i]))
+        weights = torch.from_numpy(np.where(mass > 0, mass, np.maximum(kept, 1)))
+        means = sums / weights.to(sums)[:, None]
         return remembering(Models(means.to(models.w), z, models.memory), OWN, turns.own)
 
     def _turns(self, models: Models, start: int, stop: int, z: Ints, there: Ints) -> Turns:
@@ -165,7 +168,8 @@ class Sequential:
         self.module.load(w)
         self.module.model.eval()
         for i in range(n):
-            losses[i], grads[i] = self.module.full_gradient(*self.shards.of(i))
+            loss, grads[i] = self.module.full_gradient(*self.shards.of(i))
+            losses[i] = float(loss)
         return losses, grads
 
     def losses(self, ws: Tensor) -> Floats:
@@ -194,8 +198,8 @@ class Sequential:
         self.module.model.eval()
         size = self.module.chunk(x)
         pieces = zip(torch.split(x, size), torch.split(y, size), strict=True)
-        found = [(self.module.each(xs, ys), ys.cpu().numpy()) for xs, ys in pieces]
-        return summed_classes([tally_classes(right, ys, k) for (_, right, k), ys in found])
+        found = [(self.module.each(xs, ys), ys) for xs, ys in pieces]
+        return summed_classes([_counted(right, ys, k) for (_, right, k), ys in found])
 
     def has_own(self, part: HeldPart) -> bool:
         """Whether nodes hold out examples of their own in a part; else it is pooled."""
@@ -224,12 +228,16 @@ class Sequential:
         x, y = data.of(i)
         size = self.module.chunk(x)
         pieces = zip(torch.split(x, size), torch.split(y, size), strict=True)
-        found = [(*self.module.each(xs, ys), ys.cpu().numpy()) for xs, ys in pieces]
-        loss = math.fsum(float(losses.sum()) for losses, *_ in found)
-        classes = [tally_classes(right, ys, k) for _, right, k, ys in found]
+        found = [(*self.module.each(xs, ys), ys) for xs, ys in pieces]
+        loss = math.fsum(float(losses.cpu().double().numpy().sum()) for losses, *_ in found)
+        classes = [_counted(right, ys, k) for _, right, k, ys in found]
         return loss, sum(int(right.sum()) for _, right, *_ in found), np.sum(classes, axis=0)
 
     def export(self, w: Tensor) -> dict[str, Tensor]:
         """Return the model w as named tensors."""
         self.module.load(w)
         return self.module.export()
+
+
+def _counted(right: Tensor, y: Tensor, classes: int) -> Ints:
+    return tally_classes(right, y, classes).long().cpu().numpy()

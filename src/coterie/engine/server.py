@@ -30,7 +30,7 @@ def after_mean(
     """
     if update.group is None and not (everyone and update.server):
         return models
-    groups = models.w.new_tensor(z).long()
+    groups = models.w.new_tensor(z, device="cpu").long()
     scope: Scope = "global" if everyone else "group"
     models = regrouped(update, models, groups, d)
     mean = _mean(models, d, p, groups, share, scope)
@@ -48,4 +48,5 @@ def after_mean(
 def _mean(models: Models, d: int, p: Floats, z: "Tensor", share: float, scope: Scope) -> Mean:
     own, group, common = (theirs(remembered(models, kind)) for kind in (OWN, GROUP, COMMON))
     last = models.memory.get(LAST, models.w[0, :d])
-    return Mean(last, own, group, common, models.w.new_tensor(p), z, share, scope)
+    shares, z = (array.to(models.w.device) for array in (models.w.new_tensor(p, device="cpu"), z))
+    return Mean(last, own, group, common, shares, z, share, scope)

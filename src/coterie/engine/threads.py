@@ -8,6 +8,8 @@ from typing import TypeVar
 
 import torch
 
+from coterie.engine.device import with_generators
+
 NAME = "coterie"
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -42,8 +44,8 @@ class Team:
                 self.leaving.clear()
                 raise
             return
-        gpus = [torch.cuda.current_device()] if self._device.type == "cuda" else []
-        with torch.random.fork_rng(devices=gpus):  # random layers draw from streams of their own
+        # Random layers draw from streams of their own.
+        with torch.random.fork_rng(devices=with_generators(self._device)):
             yield from map(work, jobs)
 
 

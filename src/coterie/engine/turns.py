@@ -93,18 +93,22 @@ class Turns:
         return Begun(given, torch.arange(len(nodes), device=given.device), at)
 
     def _at(self, nodes: Ints, given: Tensor) -> At:
-        rank, column = self._rank[nodes], given.new_empty(0)
+        rank = self._rank[nodes]
         node = {key: _rows(array, rank) for key, array in theirs(self._old).items()}
         group = {}
         if self._group:
-            z = self._models.memory[GROUPS][torch.from_numpy(nodes)]
+            z = self._models.memory[GROUPS][torch.from_numpy(nodes)].to(given.device)
             group = {key: _rows(array, z) for key, array in self._group.items()}
         batches = per_step(self._batches, self._sizes[nodes])
-        rates, taken, others = (
-            column.new_tensor(values)[:, None]
-            for values in (self._rates * batches, self._taken * batches, self._mean_steps[nodes])
-        )
-        return At(given, node, group, self._common, rates, taken, others)
+        numbers = np.stack((self._summed(nodes), self._taken * batches, self._mean_steps[nodes]))
+        columns = given.new_tensor(numbers, device="cpu").to(given.device)[..., None]  # [3, c, 1]
+        return At(given, node, group, self._common, *columns)
+
+    def _summed(self, nodes: Ints) -> Floats:
+        """Sum of the learning rates over the batches of the turn, [c]."""
+        batches = per_step(self._batches, self._sizes[nodes]).astype(np.float64)
+        found: Floats = self._rates * batches
+        return found
 
     def end(self, nodes: Ints, done: Tensor, at: At) -> Tensor:
         """Renew what nodes keep, whose models are `done` [c, D] now; return what they send."""
@@ -114,12 +118,12 @@ class Turns:
             sent = done.clone()
             sent[:, :d] = update.send(done[:, :d], at)
         if update.renew is not None:
-            good = (at.rates[:, 0] > LEAST_RATES).cpu().numpy()
+            bad = np.flatnonzero(self._summed(nodes) <= LEAST_RATES)
             for key, array in update.renew(done[:, :d], at).items():
                 rows = array.reshape(len(nodes), *self._old[key].shape[1:])
-                if not good.all():
+                if len(bad):
                     rows = rows.clone()
-                    rows[~good] = self._old[key][rank[~good]]
+                    rows[bad] = self._old[key][rank[bad]]
                 self._write(key, rank, rows)
         if PLACES in self._models.memory:
             self._write(PART.removeprefix(OWN), rank, done[:, self._models.memory[PLACES]])

@@ -161,9 +161,12 @@ class Mean:
 
     def by_group(self, array: "Tensor") -> "Tensor":
         """Average a node array [n, ...] in every group, weighted by data: [K, ...]."""
-        K = int(self.z.max()) + 1
+        kept = next(
+            iter(self.group.values()), None
+        )  # has a row for every group, and no need to ask
+        K = int(self.z.max()) + 1 if kept is None else len(kept)
         weights = self.p.new_zeros(K, len(self.p))
-        weights[self.z, range(len(self.p))] = self.p
+        weights.scatter_(0, self.z[None], self.p[None])
         weights = weights / weights.sum(dim=1, keepdim=True)
         return weights.to(array) @ array
 

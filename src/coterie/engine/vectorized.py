@@ -26,6 +26,7 @@ from coterie.engine.contract import (
     NodeScores,
     Score,
 )
+from coterie.engine.device import for_sums, prepared, to_host
 from coterie.engine.gradients import Gauge
 from coterie.engine.kernels import Kernel
 from coterie.engine.kernels.batching import stacks
@@ -95,7 +96,7 @@ class Vectorized:
             model, nodes, held_out, steps, device, rule, held_sizes=held_sizes
         )
         self._model, self._steps, self._rule = model, steps, rule
-        self._device = torch.device(device)
+        self._device = prepared(device)
         self._shards, self._held_out = self._oracle.shards, self._oracle.held_out
         self._held_by_node, self._whole = self._oracle.held_by_node, nodes.shares is None
         module = self._oracle.module
@@ -187,8 +188,9 @@ class Vectorized:
         """Take local steps on the nodes here, of those who are there; add up their weighted models.
 
         `others` [n] are the batches that those take, on average, who are averaged with a node.
-        Returns their sum [K, d] by group, each model times its node's examples, in double precision
-        on the CPU, and what the nodes here keep.
+        Returns their sum [K, d] by group, each model times its node's examples, in double
+        precision, and what the nodes here keep. What is not finite is an error here on a CPU alone:
+        a GPU would have to be waited for, and whoever scores its models finds out.
         """
         K = int(z.max()) + 1
         mine = there[np.isin(there, self._shards.here)]
@@ -210,7 +212,7 @@ class Vectorized:
                 mine,
             )
             sums, own = self._node_steps(models, turns, start, stop, z, mine, weight, K), turns.own
-        if not torch.isfinite(sums).all():
+        if self._device.type == "cpu" and not torch.isfinite(sums).all():
             self._oracle.advance(models, start, stop, z, mine)  # it names the node and the step
         return sums, own
 
@@ -263,11 +265,14 @@ class Vectorized:
                 add_up(total, weights[:, few], done)
             return [(int(k), float(mass[at]), total[at]) for at, k in enumerate(groups)]
 
-        sums = torch.zeros(K, self._d, dtype=torch.float64)
+        sums = self._no_sums(K)
         for parts in self._team.do(train, self._jobs(there)):
             for k, times, w in parts:
-                sums[k].add_(w.cpu().double(), alpha=times)
+                sums[k].add_(w.to(sums), alpha=times)
         return sums
+
+    def _no_sums(self, K: int) -> Tensor:
+        return torch.zeros(K, self._d, dtype=torch.float64, device=for_sums(self._device))
 
     def _jobs(self, nodes: Ints) -> list[Ints]:
         """Cut nodes, the largest first, into jobs that neither cores nor groups decide.
@@ -301,14 +306,14 @@ class Vectorized:
         self, models: Models, t: int, z: Ints, there: Ints, weight: Ints, K: int
     ) -> Tensor:
         """Take one step with every group's mean gradient; sums [K, d], as of its nodes' models."""
-        sums = torch.zeros(K, self._d, dtype=torch.float64)
+        sums = self._no_sums(K)
         lr = self._steps.lr_at(t)
         jobs = []
         for row, k in sorted(
             set(zip(models.of_node[there].tolist(), z[there].tolist(), strict=True))
         ):
             nodes = there[(models.of_node[there] == row) & (z[there] == k)]
-            w = models.w[row].cpu().double()
+            w = models.w[row].to(sums)
             mass = float(weight[nodes].sum())
             sums[k] += mass * w
             sums[k, : self._d_trained] -= lr * mass * self._rule.weight_decay * w[: self._d_trained]
@@ -320,7 +325,7 @@ class Vectorized:
             return k, self._kernel.weighted(w, index, torch.from_numpy(weights).to(w))
 
         for k, g in self._team.do(gradient, jobs):
-            sums[k, : self._d_trained] -= lr * g.cpu().double()
+            sums[k, : self._d_trained] -= lr * g.to(sums)
         return sums
 
     def _parts(self, t: int, nodes: Ints, weight: Ints) -> Iterator[tuple[Ints, Floats]]:
@@ -404,16 +409,17 @@ class Vectorized:
             return np.zeros((2, 0), dtype=np.int64)
         size = self.piece(part)
 
-        def score(at: int) -> Ints:
+        def score(at: int) -> Tensor:
             with self._single.module() as module:
                 module.load(w)
                 module.model.eval()
                 ys = y[at : at + size]
                 _, right, classes = module.each(x[at : at + size], ys)
-                return tally_classes(right, ys.cpu().numpy(), classes)
+                return tally_classes(right, ys, classes).flatten()
 
-        found: Ints = np.sum(list(self._team.do(score, list(range(0, len(y), size)))), axis=0)
-        return found
+        found = to_host(list(self._team.do(score, list(range(0, len(y), size)))))
+        counts: Ints = np.sum(found, axis=0).astype(np.int64).reshape(2, -1)
+        return counts
 
     def piece(self, part: HeldPart) -> int:
         """Return how many held-out examples are scored at once."""
@@ -427,13 +433,14 @@ class Vectorized:
             return []
         size = self.piece(part)
 
-        def score(at: int) -> tuple[float, int]:
+        def score(at: int) -> Tensor:
             with self._single.module() as module:
                 module.load(w)
                 module.model.eval()
                 return module.score(x[at : at + size], y[at : at + size])
 
-        return list(self._team.do(score, list(range(0, len(y), size))))
+        found = to_host(list(self._team.do(score, list(range(0, len(y), size)))))
+        return [(float(loss), int(right)) for loss, right in found]
 
     def export(self, w: Tensor) -> dict[str, Tensor]:
         """Return the model w as named tensors."""

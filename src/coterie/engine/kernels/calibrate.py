@@ -16,6 +16,7 @@ from coterie.core.cache_folder import cache_folder
 from coterie.core.files import write_json
 from coterie.core.regular import read_mapping
 from coterie.engine.contract import LocalSteps
+from coterie.engine.device import wait_for, with_generators
 from coterie.engine.kernels import Kernel
 from coterie.engine.local_rule import PLAIN
 from coterie.engine.module import Shards
@@ -53,10 +54,11 @@ def _seconds(kernel: Kernel, shards: Shards, steps: LocalSteps, w: Tensor, trial
     rows = torch.zeros(len(nodes), dtype=torch.int64, device=w.device)
     best = float("inf")
     try:
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=with_generators(w.device)):
             for _ in range(trials):
                 start = time.perf_counter()
                 kernel.train(w[None], rows, nodes, 0, 1, one, PLAIN, None)
+                wait_for(w.device)
                 best = min(best, (time.perf_counter() - start) / len(nodes))
     except Exception:  # whatever torch.func cannot do with a user's module
         if kernel.name == "single":

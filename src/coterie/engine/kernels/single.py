@@ -2,10 +2,11 @@
 
 import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from queue import SimpleQueue
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -14,6 +15,7 @@ from coterie.core.arrays import Ints
 from coterie.core.errors import DivergenceError
 from coterie.engine.contract import LocalSteps
 from coterie.engine.descent import Descent
+from coterie.engine.device import for_sums
 from coterie.engine.local_rule import LocalRule
 from coterie.engine.module import FlatModule, Shards, model_errors, seed_dropout
 from coterie.engine.update import At
@@ -55,13 +57,14 @@ class Single:
             for number, i in enumerate(nodes):
                 module.load(found[number])
                 own = None if at is None else at.one(number)
-                local_steps(module, self._shards, int(i), start, stop, steps, rule, own)
+                look = w.device.type == "cpu"
+                local_steps(module, self._shards, int(i), start, stop, steps, rule, own, look=look)
                 found[number] = module.flat
         return [found]
 
     def gradients(self, w: Tensor, nodes: Ints, out: Tensor) -> Tensor:
         """Full-data losses [c] at one model w [d]; the gradients go to out [c, d]."""
-        losses = torch.zeros(len(nodes), dtype=torch.float64)
+        losses = torch.zeros(len(nodes), dtype=torch.float64, device=for_sums(w.device))
         with self.module() as module:
             module.load(w)
             module.model.eval()
@@ -97,25 +100,39 @@ def local_steps(
     steps: LocalSteps,
     rule: LocalRule,
     at: At | None,
+    *,
+    look: bool = True,
 ) -> None:
-    """w_i <- w_i - eta grad F_i(w_i) for steps start+1 .. stop, by mini-batches unless full."""
+    """w_i <- w_i - eta grad F_i(w_i) for steps start+1 .. stop, by mini-batches unless full.
+
+    Every loss must be finite, unless nobody is to look: a GPU has to be waited for.
+    """
     x, y = shards.of(i)
     ws = [w.data[None] for w in module.trained]
     descent = Descent(rule, ws, at)
     for t in range(start + 1, stop + 1):
         if module.draws:
             seed_dropout((steps.seed * 1_000_003 + t) * 1_000_003 + i, module.flat.device)
-        for batch in steps.batches(t, i, len(y)):
+        for batch in _sent(steps.batches(t, i, len(y)), x.device):
             xs, ys = (x, y) if batch is None else (x[batch], y[batch])
             with model_errors(f"at step {t} on node {i} with a batch of {len(ys)}"):
                 loss = cross_entropy(module.scores(xs), ys)
                 grads = module.gradient(loss)
-            if not math.isfinite(loss.item()):
+            if look and not math.isfinite(loss.item()):
                 raise DivergenceError(
                     f"the loss is {loss.item()} at step {t} on node {i}; lower train.lr "
                     f"(now {steps.lr:g})"
                 )
             descent.step([g[None] for g in grads], steps.lr_at(t))
+
+
+def _sent(batches: Sequence[Ints | None], device: torch.device) -> "Sequence[Ints | Tensor | None]":
+    """Return the examples of each mini-batch where a device has them, sent there all at once."""
+    drawn = [batch for batch in batches if batch is not None]
+    if device.type == "cpu" or not drawn:
+        return batches
+    together = torch.from_numpy(np.concatenate(drawn)).to(device)
+    return torch.split(together, [len(batch) for batch in drawn])
 
 
 def split(flat: Tensor, like: list[Tensor]) -> list[Tensor]:

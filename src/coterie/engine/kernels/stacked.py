@@ -11,14 +11,16 @@ from torch.nn.functional import cross_entropy
 from coterie.core.arrays import Ints
 from coterie.engine.contract import LocalSteps
 from coterie.engine.descent import Descent
-from coterie.engine.kernels.batching import Batch, batches_of
+from coterie.engine.kernels.batching import batches_of
+from coterie.engine.kernels.sending import Sent, sent
 from coterie.engine.kernels.single import Single, split
 from coterie.engine.local_rule import LocalRule
 from coterie.engine.module import Shards, chunk, inputs, model_errors
 from coterie.engine.update import At
 
-STACK_BYTES = 8 << 20
+STACK_BYTES = 8 << 20  # of weights trained together, which should stay in a CPU's cache
 MOST_STACKED = 64
+STACK_BYTES_AWAY, MOST_STACKED_AWAY = 256 << 20, 256  # a GPU needs many at once, and has room
 
 
 class Stacked:
@@ -35,8 +37,9 @@ class Stacked:
 
     def stack(self, batch: int) -> int:
         """Return how many nodes are trained together with batches of so many examples."""
-        fit = min(STACK_BYTES // self._bytes, chunk(self._shards.x) // batch)
-        return max(1, min(MOST_STACKED, fit))
+        here = self._shards.x.device.type == "cpu"
+        size, most = (STACK_BYTES, MOST_STACKED) if here else (STACK_BYTES_AWAY, MOST_STACKED_AWAY)
+        return max(1, min(most, size // self._bytes, chunk(self._shards.x) // batch))
 
     def train(
         self,
@@ -58,10 +61,10 @@ class Stacked:
             module.model.train()
             gradient = self._gradient(module.model)
             for t in range(start + 1, stop + 1):
-                for batch in batches_of(self._shards, nodes, t, steps):
-                    now = [part[: len(batch.rows)] for part in ws]
+                for batch in sent(batches_of(self._shards, nodes, t, steps), w.device):
+                    now = [part[: batch.shape[0]] for part in ws]
                     with model_errors(f"at step {t} on {len(now[0])} nodes at once"):
-                        grads = gradient(now, *self._taken(batch, w.device))
+                        grads = gradient(now, *self._taken(batch))
                     descent.step(grads, steps.lr_at(t))
         return [found]
 
@@ -77,15 +80,14 @@ class Stacked:
 
         return vmap(grad(loss), randomness="error")
 
-    def _taken(self, batch: Batch, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    def _taken(self, batch: Sent) -> tuple[Tensor, Tensor, Tensor]:
         """Examples [c, B, ...], labels [c, B] and weights [c, B] of a batch."""
-        index = torch.from_numpy(batch.rows.reshape(-1)).to(device)
-        x = inputs(self._shards.x.index_select(0, index), self._shards.dtype)
-        y = self._shards.y.index_select(0, index).view(batch.rows.shape)
+        x = inputs(self._shards.x.index_select(0, batch.index), self._shards.dtype)
+        y = self._shards.y.index_select(0, batch.index).view(batch.shape)
         each = batch.weights
-        weights = torch.zeros(batch.rows.shape, dtype=x.dtype, device=device)
-        weights += each.to(device)[..., 0] if isinstance(each, Tensor) else each
-        return x.view(*batch.rows.shape, *x.shape[1:]), y, weights
+        weights = torch.zeros(batch.shape, dtype=x.dtype, device=x.device)
+        weights += each[..., 0] if isinstance(each, Tensor) else each
+        return x.view(*batch.shape, *x.shape[1:]), y, weights
 
     def gradients(self, w: Tensor, nodes: Ints, out: Tensor) -> Tensor:
         """Full-data losses [c] at one model w [d]; the gradients go to out [c, d]."""
@@ -101,14 +103,15 @@ def treats_examples_alone(model: nn.Module, x: Tensor, dtype: torch.dtype = torc
 
     Not so with batch norm, which mixes a batch, with dropout, which draws random numbers, or with
     anything that changes its buffers; these run one node at a time. Tried on a few examples, away
-    from the first weights, as zeros there would hide what a layer does.
+    from the first weights, as zeros there would hide what a layer does; on the CPU, whose random
+    numbers show whether any were drawn.
     """
     if len(x) < 2:
         return False
-    some = inputs(x[torch.linspace(0, len(x) - 1, min(4, len(x))).long()], dtype)
+    some = inputs(x[torch.linspace(0, len(x) - 1, min(4, len(x))).long()].cpu(), dtype)
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
-        trial = copy.deepcopy(model).train()
+        trial = copy.deepcopy(model).cpu().train()
         for w in trial.parameters():
             w.add_(0.01 * torch.randn_like(w))
         before = [b.clone() for b in trial.buffers()]

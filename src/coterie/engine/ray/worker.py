@@ -132,14 +132,14 @@ class Shard:
     def sketches(self, w: Numbers, sketch: Sketch) -> tuple[Floats, Floats]:
         """Losses [m] of the nodes here, and sketches [m, r] of their gradients."""
         losses, rows = self._engine.gauge().rows(self._tensor(w), sketch)
-        return losses, rows.numpy()
+        return losses, rows.cpu().numpy()
 
     def columns(self, w: Numbers, moment: int, start: int, stop: int) -> tuple[Floats, Numbers]:
         """Losses [m], and the entries from start to stop of the gradients of the nodes here."""
         if self._rows is None or self._rows[0] != moment:
             self._rows = (moment, *self._engine.gauge().rows(self._tensor(w)))
         _, losses, rows = self._rows
-        found: Numbers = rows[:, start:stop].contiguous().numpy()
+        found: Numbers = rows[:, start:stop].contiguous().cpu().numpy()
         if stop >= rows.shape[1]:
             self._rows = None
         return losses, found
@@ -148,7 +148,7 @@ class Shard:
         """Losses [m], and the part of the nodes here in the groups' mean gradients."""
         found = self._engine.gauge().centres(self._tensor(w), z)
         self._centres = moment, found
-        return found.losses, _nonzero(found.sums, {})
+        return found.losses.cpu().numpy(), _nonzero(found.sums, {})
 
     def distances(self, w: Numbers, moment: int, z: Ints, near: Numbers) -> list[float]:
         """Weighted distances of the gradients here from their groups' means near [K, d]."""
@@ -190,6 +190,7 @@ class Shard:
 
 def _nonzero(sums: Tensor, own: Mapping[str, Numbers]) -> Sums:
     """Leave out groups that nothing was added to: what travels is a model per group here."""
+    sums = sums.cpu()
     groups = torch.nonzero(sums.any(dim=1)).flatten()
     return Sums(groups.numpy(), sums[groups].numpy(), own)
 

@@ -31,7 +31,7 @@ class Clustered:
     def begin(self, problem: Problem, models: Models) -> State:
         """Let every node take one of K first models."""
         starts = models.w if problem.starts is None else problem.starts  # one model: everybody's
-        chosen, groups = self._chosen(problem, models, starts)
+        chosen, groups = self._chosen(problem, models, starts.to(models.w))
         return begun(problem, chosen, Plan(problem.schedule, groups))
 
     def after(self, problem: Problem, s: State, turn: Turn) -> State:
@@ -53,7 +53,9 @@ class Clustered:
         """Return the models that nodes take, each once, and the groups of those who take one."""
         best = problem.engine.losses(ws).argmin(axis=1)  # [n, K] -> [n]
         taken, z = np.unique(best, return_inverse=True)
-        kept = remembering(models, "", {MODELS: ws, TAKEN: ws.new_tensor(best).long()})
+        kept = remembering(
+            models, "", {MODELS: ws, TAKEN: ws.new_tensor(best, device="cpu").long()}
+        )
         own = Models(ws[taken], z, kept.memory)
         return own, self._averaging(problem, z)
 
@@ -66,7 +68,7 @@ class Clustered:
         return Averaging(Grouping(z, servers), transfer, up, down)
 
 
-TAKEN = "common.~taken"  # which of the K models every node has taken
+TAKEN = "common.~taken"  # which of the K models every node has taken; on the host
 
 
 def _taken(models: Models) -> Ints:

@@ -1,0 +1,59 @@
+"""Where tensors are: what a device can do there, and when its results come to the host.
+
+A device works on while the host goes on. It has to be waited for when a number of its is looked at,
+so a round looks at none, and an evaluation at all of its numbers at once.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from coterie.core.arrays import Floats
+
+
+def prepared(name: str) -> torch.device:
+    """Return a device that rounds as a CPU does, and in the same way every time.
+
+    By default, convolutions on a GPU keep 10 bits of every factor (TF32), and may be computed in
+    another way in the next run.
+    """
+    device = torch.device(name)
+    if device.type == "cuda":
+        torch.backends.cudnn.allow_tf32 = False
+        torch.backends.cudnn.benchmark = False
+        torch.backends.cudnn.deterministic = True
+    return device
+
+
+def for_sums(device: torch.device) -> torch.device:
+    """Return where sums are made in double precision: there, or on the CPU, as MPS has no doubles.
+
+    >>> for_sums(torch.device("cuda")), for_sums(torch.device("mps"))
+    (device(type='cuda'), device(type='cpu'))
+    """
+    return torch.device("cpu") if device.type == "mps" else device
+
+
+def with_generators(device: torch.device) -> list[torch.device]:
+    """Return the devices whose random numbers are put back, beside the CPU's."""
+    return [device] if device.type == "cuda" else []
+
+
+def wait_for(device: torch.device) -> None:
+    """Wait until a device has done what it was told."""
+    if device.type != "cpu":
+        torch.accelerator.synchronize(device)
+
+
+def to_host(found: Sequence[Tensor]) -> list[Floats]:
+    """Bring vectors to the host as doubles, all of a device's at once.
+
+    >>> [some.tolist() for some in to_host([torch.ones(2), torch.zeros(1)])]
+    [[1.0, 1.0], [0.0]]
+    """
+    if any(some.device.type == "cpu" for some in found) or not found:
+        return [some.cpu().double().numpy() for some in found]
+    whole, sizes = torch.cat(list(found)).cpu().double(), [len(some) for some in found]
+    pieces = torch.split(whole, sizes)
+    return [piece.numpy() for piece in pieces]
