@@ -181,7 +181,7 @@ ASKED: dict[str, Callable[[Vectorized, Models], Any]] = {
 
 
 @pytest.mark.parametrize("asked", ASKED)
-@pytest.mark.parametrize(("name", "kernel"), OTHERS)
+@pytest.mark.parametrize(("name", "kernel"), [*DENSE, *OTHERS])
 def test_an_evaluation_looks_once(name: str, kernel: str, asked: str) -> None:
     cpu = engine(name, kernel, "cpu")
     here = ASKED[asked](cpu, cpu.advance(cpu.initial(), 0, 1, GROUPS))

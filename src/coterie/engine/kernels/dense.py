@@ -14,7 +14,9 @@ from torch import Tensor, nn
 from coterie.core.arrays import Ints
 from coterie.engine.contract import LocalSteps
 from coterie.engine.descent import Descent
-from coterie.engine.kernels.batching import Batch, batches_of
+from coterie.engine.device import for_sums
+from coterie.engine.kernels.batching import batches_of
+from coterie.engine.kernels.sending import Sent, sent
 from coterie.engine.local_rule import LocalRule
 from coterie.engine.module import Shards, chunk, inputs
 from coterie.engine.update import At, Pull
@@ -22,6 +24,7 @@ from coterie.engine.update import At, Pull
 ALONE_FROM = 48  # examples in a batch from which one product per node beats one for all nodes
 STACK_BYTES = 6 << 20  # of weights trained together: they and their batch should stay in cache
 MOST_STACKED = 32
+STACK_BYTES_AWAY, MOST_STACKED_AWAY = 256 << 20, 256  # a GPU needs many at once, and has room
 
 
 @dataclass(frozen=True)
@@ -87,9 +90,12 @@ class Dense:
 
     def stack(self, batch: int) -> int:
         """Return how many nodes are trained together with batches of so many examples."""
+        each = self._shards.dtype.itemsize * self.d
+        if self._shards.x.device.type != "cpu":
+            return max(1, min(MOST_STACKED_AWAY, STACK_BYTES_AWAY // each))
         if batch >= ALONE_FROM:
             return 1
-        return max(1, min(MOST_STACKED, STACK_BYTES // (self._shards.dtype.itemsize * self.d)))
+        return max(1, min(MOST_STACKED, STACK_BYTES // each))
 
     def train(
         self,
@@ -116,7 +122,7 @@ class Dense:
             if len(nodes) == 1 and descent is None and pulls is None:
                 self._epoch_alone([part[0] for part in ws], int(nodes[0]), t, steps)
                 continue
-            for batch in batches_of(self._shards, nodes, t, steps):
+            for batch in sent(batches_of(self._shards, nodes, t, steps), w.device):
                 self._step(ws, batch, steps.lr_at(t), descent, pulls)
         return ws
 
@@ -157,7 +163,7 @@ class Dense:
         """Full-data losses [c] at one model w [d]; the gradients go to out [c, d]."""
         first = torch.zeros(1, dtype=torch.int64, device=w.device)
         ws = self._split(w[None], first, self._fresh(1, w.device))
-        losses = torch.zeros(len(nodes), dtype=torch.float64)
+        losses = torch.zeros(len(nodes), dtype=torch.float64, device=for_sums(w.device))
         for row, i in enumerate(nodes):
             x, y = self._shards.of(int(i))
             size = chunk(x)
@@ -165,7 +171,7 @@ class Dense:
             for xs, ys in zip(torch.split(x, size), torch.split(y, size), strict=True):
                 hidden = self._forward(ws, inputs(xs, w.dtype).flatten(1)[None])
                 logs = torch.log_softmax(hidden[-1], dim=-1)
-                losses[row] -= logs.view(len(ys), -1).gather(1, ys[:, None]).sum().double()
+                losses[row] -= logs.view(len(ys), -1).gather(1, ys[:, None]).sum().to(losses)
                 dy = _less_one(logs.exp_(), ys[None]).div_(len(y))
                 for layer, dW, db in self._backward(ws, hidden, dy):
                     end = layer.at + layer.rows * layer.columns
@@ -188,18 +194,16 @@ class Dense:
     def _step(
         self,
         ws: list[Tensor],
-        batch: Batch,
+        batch: Sent,
         lr: float,
         descent: Descent | None,
         pulls: list[Pull] | None,
     ) -> None:
-        c = len(batch.rows)
-        ws = [part[:c] for part in ws]
-        index = torch.from_numpy(batch.rows.reshape(-1)).to(self._shards.x.device)
-        pixels = self._shards.x.index_select(0, index).flatten(1)
+        ws = [part[: batch.shape[0]] for part in ws]
+        pixels = self._shards.x.index_select(0, batch.index).flatten(1)
         unit = _unit(pixels)
-        x = self._values(pixels, len(pixels)).view(*batch.rows.shape, -1)
-        y = self._shards.y.index_select(0, index).view(batch.rows.shape)
+        x = self._values(pixels, len(pixels)).view(*batch.shape, -1)
+        y = self._shards.y.index_select(0, batch.index).view(batch.shape)
         hidden = self._forward(ws, x, unit)
         dy = _less_one(_shares(hidden[-1]), y)
         dy.mul_(batch.weights.to(dy) if isinstance(batch.weights, Tensor) else batch.weights)
