@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parent / "peers"))
 from environments import ONE_THREAD, measure
 from work import LEARNING_RATE, WORKS, Work
 
-PARTS = ("peers", "ways", "updates", "cores", "growth", "memory", "profile")
+PARTS = ("peers", "ways", "updates", "cores", "growth", "memory", "profile", "roofline")
 GROWTH = (100, 300, 1000, 3000, 10_000)
 # Multiply-adds of one example, forward; the gradient of the images is not computed.
 LAYERS = {
@@ -38,6 +38,7 @@ LAYERS = {
     "2nn": [784 * 200, 200 * 200, 2000],
     "cnn": [576 * 64 * 25, 64 * 64 * 64 * 25, 1024 * 256, 2560],
 }
+SIZES = (128 << 10, 256 << 10, 1 << 20, 16 << 20, 256 << 20)  # bytes that are read and written
 UPDATES = ("fedavg", "fedprox", "scaffold", "feddyn", "fednova", "hier-scaffold", "ditto")
 COMPARED = ("2nn-100", "2nn-1000", "sr-1000", "cnn-100")
 
@@ -263,6 +264,48 @@ def profile(*, quick: bool) -> None:
         print(f"{name:9} {top}; Python {max(0.0, 1 - sum(s for _, s in shares) / total):.0%}")
 
 
+def bandwidth(size: int) -> float:
+    """Best 10^9 bytes per CPU second of w += v, over so many bytes of both together."""
+    w, v = torch.zeros(size // 8), torch.zeros(size // 8)
+    times = max(1, (64 << 20) // size)
+    best = float("inf")
+    for _ in range(7):
+        start = time.process_time()
+        for _ in range(times):
+            w.add_(v)
+        best = min(best, (time.process_time() - start) / times)
+    return 1.5 * size / best / 1e9  # w is read and written, v is read
+
+
+def roofline(*, quick: bool) -> None:
+    """Print what bounds a batch: the processor's peak, or the weights' way to it.
+
+    A batch reads all weights forward, all but the first layer's back, and reads and writes all to
+    change them. Its least time is the larger of that traffic and its operations at their best.
+    """
+    torch.set_num_threads(1)
+    top = max(peak(), peak())
+    speeds = {size: bandwidth(size) for size in SIZES}
+    print("\nwhat bounds a batch, one thread")
+    print("bytes    " + " ".join(f"{size >> 10:>9,} K" for size in SIZES))
+    print("GB/s     " + " ".join(f"{speed:>11.0f}" for speed in speeds.values()))
+    print(f"peak     {top:.0f} GFLOPS")
+    head = f"{'work':9} {'kernel':9} {'flop/byte':>9} {'GFLOPS at most':>15} {'reached':>8} {'':>6}"
+    print(f"{head} {'of peak':>8}")
+    for name in ("sr-1000", "2nn-1000", "2nn-100"):
+        work, layers = WORKS[name], LAYERS[WORKS[name].model]
+        traffic = 4 * (3 * sum(layers) + sum(layers[1:]))  # bytes of a batch
+        operations = 2 * (3 * sum(layers) - layers[0]) * work.batch
+        fits = min((size for size in SIZES if size >= 8 * sum(layers)), default=SIZES[-1])
+        bound = min(top, operations / traffic * speeds[fits])
+        for kernel in ("dense", "compiled"):
+            found = apart(name, 2 if quick else 5, 0.1 if quick else 0.5, kernel)
+            speed = gflop(work) / min(found["cpu_s_rounds"])
+            share = f"{speed / bound:5.0%} {speed / top:8.0%}"
+            cells = f"{operations / traffic:9.1f} {bound:15.0f} {speed:8.1f}"
+            print(f"{name:9} {kernel:9} {cells} {share}", flush=True)
+
+
 def many(nodes: int) -> None:
     """Run SR on many nodes of ten examples in this process and print what it took."""
     from coterie.divergences.sketch import Sketch
@@ -316,6 +359,7 @@ def main() -> None:
             "growth": growth,
             "memory": memory,
             "profile": profile,
+            "roofline": roofline,
         }[part](quick=args.quick)
 
 
