@@ -320,16 +320,58 @@ def test_the_help_of_the_comparison_teaches_by_examples() -> None:
         assert f"coterie compare runs/my {example} " in said
 
 
-def test_ctrl_c_while_the_command_line_is_imported_is_one_line() -> None:
+def ended(code: str, *words: str) -> tuple[int, str, str]:
+    """Run the command line after some code; return the exit code and what was printed."""
+    program = (
+        f"{code}\nimport sys\nsys.argv[0] = 'coterie'\nfrom coterie.__main__ import main\nmain()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, *words], capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_signal_while_the_command_line_is_imported_is_one_line(name: str) -> None:
     code = (
-        "import sys\n"
+        "import os, signal, sys\n"
         "class Pressed:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
         "        if name == 'coterie.cli':\n"
-        "            raise KeyboardInterrupt\n"
+        f"            os.kill(os.getpid(), signal.{name})\n"
         "sys.meta_path.insert(0, Pressed())\n"
-        "from coterie.__main__ import main\n"
-        "main()\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "coterie: stopped\n")
+    assert ended(code, "--help") == (130, "", "coterie: stopped\n")
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_signal_after_the_end_changes_nothing(name: str) -> None:
+    code = (
+        "import atexit, os, signal, threading\n"
+        f"def press(*_): os.kill(os.getpid(), signal.{name})\n"
+        "atexit.register(press)\n"  # the last of all
+        "threading._register_atexit(press)\n"  # where threads are waited for
+    )
+    status, out, err = ended(code, "nosuch")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "unknown command 'nosuch'" in err
+
+
+@pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)])
+def test_closed_streams_are_no_fault(closed: tuple[int, ...]) -> None:
+    closing = " ".join(f"{fd}>&-" for fd in closed)
+    command = shlex.join([sys.executable, "-m", "coterie"])
+    for words, code in (("list algorithms", 0), ("nosuch", 2)):
+        line = f"{command} {words} {closing}"
+        done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stderr
+        assert ("fedavg-ic" in done.stdout) == (code == 0 and 1 not in closed)
+        assert done.stderr.count("\n") == (code == 2 and 2 not in closed)
+
+
+def test_a_table_that_nobody_reads_to_its_end_ends_quietly(tmp_path: Path) -> None:
+    run = shlex.quote(str(write_run(made_run(tmp_path / "run"))))
+    command = shlex.join([sys.executable, "-m", "coterie"])
+    line = f"{{ {command} compare {run}; echo $? >&2; }} | true"
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("", "1\n")
