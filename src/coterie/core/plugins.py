@@ -10,7 +10,8 @@ from sysconfig import get_path
 from traceback import extract_tb
 from typing import Any
 
-from coterie.core.errors import CoterieError
+from coterie.core.boundary import LONGEST
+from coterie.core.errors import CoterieError, words_of
 
 
 def reason(error: BaseException) -> str:
@@ -19,7 +20,8 @@ def reason(error: BaseException) -> str:
     >>> reason(KeyError("edge"))
     "KeyError: 'edge'"
     """
-    said = str(error).strip().partition("\n")[0]
+    said = words_of(error).strip().partition("\n")[0]
+    said = said if len(said) <= LONGEST else f"{said[:LONGEST]}..."
     kind = type(error).__name__
     frames = [f for f in extract_tb(error.__traceback__) if _theirs(f.filename)]
     where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
@@ -58,7 +60,9 @@ def import_by_path(
         raise error(
             f"{path!r}: no module {cause.name!r} can be imported from here{hint}"
         ) from cause
-    except (Exception, SystemExit) as cause:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as cause:
         if module_name.strip(".") != module_name or not module_name:
             raise error(f"{path!r} is not of the form 'package.module:name'") from cause
         raise error(f"{path!r}: {module_name} cannot be imported: {reason(cause)}") from cause
