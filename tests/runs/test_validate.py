@@ -32,6 +32,8 @@ ODD = [
     ("summary.json", ("status",), "new", "summary.json: unknown status 'new'"),
     ("summary.json", ("status",), ["complete"], "status must be text, got ['complete']"),
     ("grouping.json", ("edges",), ["one"], "edges must name all 10, or none"),
+    ("grouping.json", ("class_counts",), [[]] * 20, "class_counts must count examples, got none"),
+    ("grouping.json", ("class_counts",), [[0]] * 20, "class_counts must count examples, got none"),
     ("grouping.json", ("nodes",), None, "nodes must be a list, got None"),
     ("grouping.json", ("servers",), ["x"], "servers[0] must be a whole number, got 'x'"),
     ("grouping.json", ("edge_of", 0), 10**9, "edge_of names edge 1000000000 of 20 nodes"),
@@ -196,7 +198,21 @@ def test_a_file_of_brackets_only_is_left_out(tmp_path: Path) -> None:
         find_runs([tmp_path])
 
 
-@pytest.mark.parametrize("name", ["/etc", "../elsewhere", "a/../../b", "", ".", "a\0b", "a\nb"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "/etc",
+        "../elsewhere",
+        "a/../../b",
+        "",
+        ".",
+        "a\0b",
+        "a\nb",
+        "a/" * 1000,
+        "a/" * 20,
+        "a" * 2000,
+    ],
+)
 def test_a_sweeps_list_leads_nowhere_but_below_it(tmp_path: Path, name: str) -> None:
     with pytest.raises(ValueError, match="is not the name of a folder below it"):
         below(tmp_path, name)

@@ -14,6 +14,7 @@ from coterie.cli.experiments import experiment_path
 from coterie.cli.options import Cores, Quantity, jobs_option
 from coterie.cli.track import tracking
 from coterie.core.errors import CoterieError, OwnCodeError
+from coterie.core.files import check_can_be_made
 
 if TYPE_CHECKING:
     from coterie.runs.sweep import Job
@@ -82,6 +83,8 @@ def begin(file: str, overrides: tuple[str, ...], out: Path | None) -> "tuple[Pat
     from coterie.runs.sweep import free_folder, plan_jobs
 
     path = experiment_path(file)
+    if out:
+        check_can_be_made(out)
     configs = load_experiment(path, overrides)
     held = [p.parent for name in (RUNS, ROWS) for p in out.rglob(name)] if out else []
     if held:
@@ -97,8 +100,8 @@ def go_on(
     overrides: tuple[str, ...],
     out: Path | None,
     pace: Pace,
-) -> "list[Job]":
-    """Go on with what a folder holds, and return all its runs.
+) -> "tuple[list[Job], list[str]]":
+    """Go on with what a folder holds; return all its runs, and lines on those that were done.
 
     Code that the folder names is called only if the user names it, too, by FILE or by --set.
     """
@@ -122,11 +125,11 @@ def go_on(
         for key, path in sorted(code - code_of(*(job.config for job in every))):
             raise click.UsageError(f"--set {key}={path}: no run of {folder} was begun with it")
     todo, lines = still_to_do(every)
-    for line in lines:
-        echo(line, err=True)
     if todo:
+        for line in lines:
+            echo(line, err=True)
         run_all(folder, todo, pace)
-    return every
+    return every, [] if todo else lines
 
 
 def run_all(folder: Path, todo: "list[Job]", pace: Pace, again: str = "") -> None:

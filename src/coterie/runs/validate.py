@@ -171,6 +171,8 @@ class Groups(Struct):
             raise ValueError("class_counts and edge_of must have an entry for every node")
         if len({len(row) for row in self.class_counts}) != 1:
             raise ValueError("class_counts must have as many classes for every node")
+        if not any(map(any, self.class_counts)):
+            raise ValueError("class_counts must count examples, got none")
         if n_edges > max(n, MANY_EDGES):
             raise ValueError(f"edge_of names edge {n_edges - 1} of {n} nodes")
         for key, names, needed in (("nodes", self.nodes, n), ("edges", self.edges, n_edges)):
