@@ -6,6 +6,7 @@ import signal
 import sys
 from typing import Any
 
+DIGITS = 15  # of any number in the environment
 STOPPED = 130  # exit code of what a signal has ended
 ENDING = ("SIGINT", "SIGTERM", "SIGHUP")
 
@@ -17,6 +18,7 @@ def main() -> None:
     program at once. Once it has come to its end, a first signal changes nothing.
     """
     _open_closed_streams()
+    _mend_environment()
     heeded = [s for s in map(_number, ENDING) if s and signal.getsignal(s) != signal.SIG_IGN]
     before = {number: signal.signal(number, _leave) for number in heeded}
     from coterie.cli import main as run
@@ -27,6 +29,15 @@ def main() -> None:
         run(prog_name="coterie")
     finally:
         _answer(dict.fromkeys(heeded, _once))
+
+
+def _mend_environment() -> None:
+    """Take out what libraries would fail on: a number that is none, a way to draw on a screen."""
+    os.environ.pop("MPLBACKEND", None)  # all drawings are files
+    for name in ("COLUMNS", "LINES", "SOURCE_DATE_EPOCH"):
+        value = os.environ.get(name, "0")
+        if not (value.isascii() and value.isdecimal() and len(value) <= DIGITS):
+            del os.environ[name]
 
 
 def _number(name: str) -> signal.Signals | None:

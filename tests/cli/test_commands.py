@@ -375,3 +375,40 @@ def test_a_table_that_nobody_reads_to_its_end_ends_quietly(tmp_path: Path) -> No
     line = f"{{ {command} compare {run}; echo $? >&2; }} | true"
     done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("", "1\n")
+
+
+def test_a_damaged_run_that_says_it_is_complete_is_one_line_on_resume(tmp_path: Path) -> None:
+    run = write_run(made_run(tmp_path / "run"))
+    rows = run / "rows.jsonl"
+    assert "complete already" in coterie("run", "--resume", str(run)).output
+    rows.write_text(rows.read_text().partition("\n")[0] + "\n")
+    done = coterie("run", "--resume", str(run))
+    assert (done.exit_code, done.output.count("\n")) == (2, 1)
+    assert "damaged run folder (rows.jsonl: " in done.output
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("MPLBACKEND", "nonsense"), ("SOURCE_DATE_EPOCH", "abc"), ("COLUMNS", "²"), ("LINES", "²")],
+)
+def test_an_environment_that_libraries_fail_on_is_no_fault(
+    tmp_path: Path, name: str, value: str
+) -> None:
+    run = write_run(made_run(tmp_path / "run"))
+    code = (
+        f"import atexit, os\nos.environ[{name!r}] = {value!r}\n"
+        "def draw():\n    import matplotlib.figure, numpy.f2py\n"
+        "atexit.register(draw)"
+    )
+    status, out, err = ended(code, "compare", str(run))
+    assert (status, err) == (0, "")
+    assert "fedavg" in out
+
+
+def test_a_folder_that_cannot_be_made_is_said_before_the_runs_are_listed(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for words in (["run"], ["sweep"]):
+        out = ["--out", str(tmp_path / "file" / "x")]
+        done = coterie(*words, "quickstart", "--set", "train.steps=-1", *out)
+        assert done.exit_code == 2
+        assert "file/x: cannot be written (Not a directory)" in done.output
