@@ -50,6 +50,8 @@ def import_by_path(
     module_name, _, attribute = path.partition(":")
     if _of_python(module_name):
         raise error(_no_plugin(path))
+    if _of_commands(module_name):
+        raise error(_no_plugin(path, "coterie's command line"))
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.append(here)
@@ -71,6 +73,8 @@ def import_by_path(
         raise error(f"{path!r}: {module_name} has no function {attribute!r}")
     if inspect.isroutine(found) and _of_python(str(found.__module__)):
         raise error(_no_plugin(path))
+    if _of_commands(type(found).__module__):
+        raise error(_no_plugin(path, "coterie's command line"))
     return found  # type: ignore[no-any-return]
 
 
@@ -79,11 +83,13 @@ def _of_python(module: str) -> bool:
     return module.partition(".")[0] in {*sys.stdlib_module_names, *sys.builtin_module_names}
 
 
-def _no_plugin(path: str) -> str:
-    return (
-        f"{path!r} is no plug-in: it is of Python's standard library; name a function of your own "
-        "module"
-    )
+def _of_commands(module: str) -> bool:
+    """Whether a module is of coterie's command line."""
+    return f"{module}.".startswith(("coterie.cli.", "coterie.__main__."))
+
+
+def _no_plugin(path: str, whose: str = "Python's standard library") -> str:
+    return f"{path!r} is no plug-in: it is of {whose}; name a function of your own module"
 
 
 def source_sum(path: str) -> str:
