@@ -199,10 +199,9 @@ def test_a_module_that_fails_on_its_way_is_to_blame(
     begun = [(engine, engine.initial()) for engine in (oracle, single, stacked)]
     monkeypatch.setattr(Turning, "turned", staticmethod(turned))
     for engine, models in begun:
-        for act in (
-            lambda engine=engine, models=models: engine.advance(models, 0, 1, GROUPS),
-            lambda engine=engine, models=models: engine.gradients(models.w[0]),
-            lambda engine=engine, models=models: engine.evaluate(models.w[0], "test"),
-        ):
-            with pytest.raises(TrainingError, match=f"the model failed .*: {says}"):
-                act()
+        with pytest.raises(TrainingError, match=f"the model failed .*: {says}"):
+            engine.advance(models, 0, 1, GROUPS)
+        with pytest.raises(TrainingError, match=f"the model failed .*: {says}"):
+            engine.gradients(models.w[0])
+        with pytest.raises(TrainingError, match=f"the model failed .*: {says}"):
+            engine.evaluate(models.w[0], "test")

@@ -14,6 +14,7 @@ from coterie.cli.options import SETTING, out_option, set_option
 from coterie.cli.running import Pace, run_all, runs_at_once
 from coterie.cli.tables import print_blocks
 from coterie.core.errors import CoterieError, DataError, RecordError, did_you_mean
+from coterie.core.files import check_can_be_made
 
 if TYPE_CHECKING:
     from coterie.config.files import Scale
@@ -204,6 +205,7 @@ def _place(
 
     suffix = "-small" if scale == "small" else ""
     folder = out or Path("runs") / f"{path.stem}{suffix}"
+    check_can_be_made(folder)
     return folder, only(place_jobs(load_experiment(path, overrides, scale), folder), wanted)
 
 
