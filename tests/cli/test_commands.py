@@ -411,4 +411,4 @@ def test_a_folder_that_cannot_be_made_is_said_before_the_runs_are_listed(tmp_pat
         out = ["--out", str(tmp_path / "file" / "x")]
         done = coterie(*words, "quickstart", "--set", "train.steps=-1", *out)
         assert done.exit_code == 2
-        assert "file/x: cannot be written (Not a directory)" in done.output
+        assert "file/x: cannot be written (Not a directory: " in done.output

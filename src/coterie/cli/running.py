@@ -14,7 +14,6 @@ from coterie.cli.experiments import experiment_path
 from coterie.cli.options import Cores, Quantity, jobs_option
 from coterie.cli.track import tracking
 from coterie.core.errors import CoterieError, OwnCodeError
-from coterie.core.files import check_can_be_made
 
 if TYPE_CHECKING:
     from coterie.runs.sweep import Job
@@ -76,6 +75,13 @@ def runs_at_once(command: Callable[..., Any]) -> Callable[..., Any]:
     return paced
 
 
+def check_out(folder: Path) -> None:
+    """Refuse a folder that would be below what is none, before anything is done for it."""
+    there = next((p for p in (folder, *folder.parents) if os.path.exists(p)), None)  # noqa: PTH110
+    if there is not None and not there.is_dir():
+        raise CoterieError(f"{folder}: cannot be written (Not a directory: {there})")
+
+
 def begin(file: str, overrides: tuple[str, ...], out: Path | None) -> "tuple[Path, list[Job]]":
     """Return the runs that an experiment file describes, and the folder they go to."""
     from coterie.config.files import load_experiment
@@ -84,7 +90,7 @@ def begin(file: str, overrides: tuple[str, ...], out: Path | None) -> "tuple[Pat
 
     path = experiment_path(file)
     if out:
-        check_can_be_made(out)
+        check_out(out)
     configs = load_experiment(path, overrides)
     held = [p.parent for name in (RUNS, ROWS) for p in out.rglob(name)] if out else []
     if held:

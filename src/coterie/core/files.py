@@ -99,14 +99,6 @@ def writing(path: Path, way_out: str = "") -> Iterator[None]:
         raise RecordError(f"{path}: cannot be written ({reason}){way_out}") from error
 
 
-def check_can_be_made(folder: Path) -> None:
-    """Refuse a folder that would be below what is none, before anything is done for it."""
-    there = next((p for p in (folder, *folder.parents) if os.path.exists(p)), None)  # noqa: PTH110
-    if there is not None and not there.is_dir():
-        with writing(folder):
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(there))
-
-
 def lock(file: IO[bytes], folder: Path, wait_s: float = 0.0) -> None:
     """Take a file of a folder for as long as it stays open; refuse if another process has it."""
     if sys.platform == "win32":
