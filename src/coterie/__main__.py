@@ -29,6 +29,7 @@ def main() -> None:
         run(prog_name="coterie")
     finally:
         _answer(dict.fromkeys(heeded, _once))
+        exec("")  # lets Python forget a Ctrl-C within another exec, which -m would end by
 
 
 def _mend_environment() -> None:

@@ -357,6 +357,18 @@ def test_a_signal_after_the_end_changes_nothing(name: str) -> None:
     assert "unknown command 'nosuch'" in err
 
 
+def test_ctrl_c_while_python_makes_a_dataclass_ends_with_130(tmp_path: Path) -> None:
+    (tmp_path / "presses.py").write_text(
+        "import coterie.cli as cli\n"
+        "from coterie.__main__ import main\n"
+        "cli.find_complete = lambda _: exec('raise KeyboardInterrupt')\n"  # as dataclasses do
+        "main()\n"
+    )
+    command = [sys.executable, "-m", "presses", "compare", "."]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "\ncoterie: stopped\n")
+
+
 @pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)])
 def test_closed_streams_are_no_fault(tmp_path: Path, closed: tuple[int, ...]) -> None:
     run = shlex.quote(str(write_run(made_run(tmp_path / "run"))))
