@@ -30,6 +30,7 @@ def made_run(
         "seed": seed,
         "partition": {"num_nodes": NODES, "num_edges": EDGES},
         "algorithm": {"name": algorithm, "num_groups": GROUPS},
+        "train": {"steps": len(accuracies) - 1},
     }
     for section, values in (settings or {}).items():
         wanted[section] = {**wanted.get(section, {}), **values}

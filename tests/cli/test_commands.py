@@ -320,16 +320,108 @@ def test_the_help_of_the_comparison_teaches_by_examples() -> None:
         assert f"coterie compare runs/my {example} " in said
 
 
-def test_ctrl_c_while_the_command_line_is_imported_is_one_line() -> None:
+def ended(code: str, *words: str) -> tuple[int, str, str]:
+    """Run the command line after some code; return the exit code and what was printed."""
+    program = (
+        f"{code}\nimport sys\nsys.argv[0] = 'coterie'\nfrom coterie.__main__ import main\nmain()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, *words], capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_signal_while_the_command_line_is_imported_is_one_line(name: str) -> None:
     code = (
-        "import sys\n"
+        "import os, signal, sys\n"
         "class Pressed:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
         "        if name == 'coterie.cli':\n"
-        "            raise KeyboardInterrupt\n"
+        f"            os.kill(os.getpid(), signal.{name})\n"
         "sys.meta_path.insert(0, Pressed())\n"
+    )
+    assert ended(code, "--help") == (130, "", "coterie: stopped\n")
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_signal_after_the_end_changes_nothing(name: str) -> None:
+    code = (
+        "import atexit, os, signal, threading\n"
+        f"def press(*_): os.kill(os.getpid(), signal.{name})\n"
+        "atexit.register(press)\n"  # the last of all
+        "threading._register_atexit(press)\n"  # where threads are waited for
+    )
+    status, out, err = ended(code, "nosuch")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "unknown command 'nosuch'" in err
+
+
+def test_ctrl_c_while_python_makes_a_dataclass_ends_with_130(tmp_path: Path) -> None:
+    (tmp_path / "presses.py").write_text(
+        "import coterie.cli as cli\n"
         "from coterie.__main__ import main\n"
+        "cli.find_complete = lambda _: exec('raise KeyboardInterrupt')\n"  # as dataclasses do
         "main()\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "coterie: stopped\n")
+    command = [sys.executable, "-m", "presses", "compare", "."]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "\ncoterie: stopped\n")
+
+
+@pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)])
+def test_closed_streams_are_no_fault(tmp_path: Path, closed: tuple[int, ...]) -> None:
+    run = shlex.quote(str(write_run(made_run(tmp_path / "run"))))
+    closing = " ".join(f"{fd}>&-" for fd in closed)
+    command = shlex.join([sys.executable, "-m", "coterie"])
+    for words, code in ((f"compare {run}", 0), ("nosuch", 2)):
+        line = f"{command} {words} {closing}"
+        done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stderr
+        assert ("fedavg" in done.stdout) == (code == 0 and 1 not in closed)
+        assert done.stderr.count("\n") == (code == 2 and 2 not in closed)
+
+
+def test_a_table_that_nobody_reads_to_its_end_ends_quietly(tmp_path: Path) -> None:
+    run = shlex.quote(str(write_run(made_run(tmp_path / "run"))))
+    command = shlex.join([sys.executable, "-m", "coterie"])
+    line = f"{{ {command} compare {run}; echo $? >&2; }} | true"
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("", "1\n")
+
+
+def test_a_damaged_run_that_says_it_is_complete_is_one_line_on_resume(tmp_path: Path) -> None:
+    run = write_run(made_run(tmp_path / "run"))
+    rows = run / "rows.jsonl"
+    assert "complete already" in coterie("run", "--resume", str(run)).output
+    rows.write_text(rows.read_text().partition("\n")[0] + "\n")
+    done = coterie("run", "--resume", str(run))
+    assert (done.exit_code, done.output.count("\n")) == (2, 1)
+    assert "damaged run folder (rows.jsonl: " in done.output
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("MPLBACKEND", "nonsense"), ("SOURCE_DATE_EPOCH", "abc"), ("COLUMNS", "²"), ("LINES", "²")],
+)
+def test_an_environment_that_libraries_fail_on_is_no_fault(
+    tmp_path: Path, name: str, value: str
+) -> None:
+    run = write_run(made_run(tmp_path / "run"))
+    code = (
+        f"import atexit, os\nos.environ[{name!r}] = {value!r}\n"
+        "def draw():\n    import matplotlib.figure, numpy.f2py\n"
+        "atexit.register(draw)"
+    )
+    status, out, err = ended(code, "compare", str(run))
+    assert (status, err) == (0, "")
+    assert "fedavg" in out
+
+
+def test_a_folder_that_cannot_be_made_is_said_before_the_runs_are_listed(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for words in (["run"], ["sweep"]):
+        out = ["--out", str(tmp_path / "file" / "x")]
+        done = coterie(*words, "quickstart", "--set", "train.steps=-1", *out)
+        assert done.exit_code == 2
+        assert "file/x: cannot be written (Not a directory: " in done.output

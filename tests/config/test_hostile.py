@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from coterie.config import files
 from coterie.config.factories import check_room
 from coterie.config.files import make_config
 from coterie.core.errors import ConfigError
@@ -115,6 +116,17 @@ def test_the_runs_of_a_sweep_are_counted_before_they_are_listed() -> None:
         "a sweep has at most 100,000 runs, got 3,000 x 3,000 x 3,000 = 27,000,000,000; list fewer "
         "values, or write several files"
     )
+
+
+def test_the_values_of_a_sweep_are_checked_before_any_run_is_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = list[object]()
+    monkeypatch.setattr(files, "make_config", made.append)
+    for values in ({"seed": [0, 1, -1]}, {"algorithm": [{"name": "fedavg"}, {"tau2": 0}]}):
+        with pytest.raises(ConfigError, match="must be >= "):
+            files.expand({"sweep": values})
+    assert made == []
 
 
 def test_sketches_that_memory_has_no_room_for_are_refused_before_anything_is_computed() -> None:

@@ -132,6 +132,74 @@ def test_a_users_code_that_ends_the_program_is_told_of(
     assert f"(ends_{name}.py, line " in done.output
 
 
+OWN = """
+import torch
+from coterie import Algorithm, Update
+
+class Stop(BaseException):
+    pass
+
+class Mute(Exception):
+    def __str__(self):
+        raise ValueError("no words")
+
+class Odd(Exception):
+    def __str__(self):
+        return 3
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.steps = torch.nn.Linear(784, 10), 0
+
+    def forward(self, x):
+        self.steps += 1
+        if self.steps > 6:
+            {act}
+        return self.layer(x.flatten(1))
+
+def later():
+    return Net()
+
+def fails(*_, **__):
+    {act}
+"""
+KINDS = {
+    "Stop": "raise Stop('enough')",
+    "GeneratorExit": "raise GeneratorExit",
+    "BaseExceptionGroup": "raise BaseExceptionGroup('some', [Stop('enough')])",
+    "Mute": "raise Mute",
+    "Odd": "raise Odd",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_whatever_a_users_code_raises_is_one_line(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    name = f"raises_{kind.lower()}"
+    Path(f"{name}.py").write_text(OWN.replace("{act}", KINDS[kind]), encoding="utf-8")
+    Path(f"{name}_at_once.py").write_text(
+        OWN.replace("{act}", "pass") + KINDS[kind], encoding="utf-8"
+    )
+    small = ("partition.num_nodes=10", "train.steps=3", "algorithm.num_groups=2")
+    for part in (
+        f"model.name={name}_at_once:fails",
+        f"model.name={name}:fails",
+        f"model.name={name}:later",
+        f"data.name={name}:fails",
+        f"algorithm.grouping={name}:fails",
+        f"algorithm.name={name}:fails",
+    ):
+        words = [w for one in (*small, part) for w in ("--set", one)]
+        done = coterie("run", "quickstart", *words)
+        assert (done.exit_code, done.output.count("\n")) == (2, 1), (part, done.output)
+        assert kind in done.output, (part, done.output)
+        assert "please report" not in done.output
+
+
 def test_a_command_that_fails_in_a_way_nobody_foresaw_is_one_line(tmp_path: Path) -> None:
     program = (
         "import coterie.analysis.compare as c, coterie.cli as cli\n"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from coterie.core.csv_rows import each_line, header, read_lines, read_rows, read_table
+from coterie.core.csv_rows import each_line, header, no_formula, read_lines, read_rows, read_table
 from coterie.core.errors import CoterieError, PartitionError, TopologyError
 
 
@@ -67,3 +67,10 @@ def test_a_file_that_is_not_there_is_refused_and_has_no_header(tmp_path: Path) -
         read_lines(tmp_path / "none.csv", PartitionError)
     assert header(tmp_path / "none.csv") == set()
     assert header(written(tmp_path, b"\xff\n")) == set()
+
+
+def test_a_name_that_is_no_formula_any_more_is_read_as_it_was(tmp_path: Path) -> None:
+    names = ["=cmd|x!A1", "+1", "@a", "-", "'quoted'", "plain"]
+    path = written(tmp_path, "\n".join(["node", *map(no_formula, names)]) + "\n")
+    assert not any(line.startswith(("=", "+", "@", "-")) for line in path.read_text().splitlines())
+    assert [cells["node"] for _, cells in read_rows(path, TopologyError)[1]] == names

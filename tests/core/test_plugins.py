@@ -37,3 +37,11 @@ def test_a_function_of_python_is_none_of_the_module_that_imported_it(
     with pytest.raises(CoterieError, match="no plug-in"):
         import_by_path("borrows_of_os:system", CoterieError)
     assert import_by_path("borrows_of_os:mine", CoterieError)() == 3
+
+
+def test_the_command_line_is_no_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "borrows_a_command.py").write_text("from coterie.cli import main\n")
+    for path in ("coterie.cli:main", "coterie.__main__:main", "borrows_a_command:main"):
+        with pytest.raises(CoterieError, match="is no plug-in: it is of coterie's command line"):
+            import_by_path(path, CoterieError)

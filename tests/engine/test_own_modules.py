@@ -1,6 +1,7 @@
 """Modules of all kinds that users bring: what they may do, and what is refused."""
 
 import copy
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from coterie.core.errors import ModelError
+from coterie.core.errors import ModelError, TrainingError
 from coterie.engine.contract import LocalSteps
 from coterie.engine.kernels.dense import find_chain
 from coterie.engine.local_rule import LocalRule
@@ -154,3 +155,53 @@ def test_a_rate_that_vanishes_leaves_scaffold_as_it_is() -> None:
     for engine in engines("sr", 5, LocalRule(update=CORRECTED)):
         late = engine.advance(engine.initial(), 9000, 9001, GROUPS)
         assert torch.isfinite(late.memory["own.c"]).all()
+
+
+class Turning(nn.Module):
+    """Does as it should, until it does not."""
+
+    turned: Callable[[torch.Tensor], object] | None = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(256, CLASSES)
+
+    def forward(self, x: torch.Tensor) -> object:
+        scores = self.layer(x.flatten(1))
+        return scores if Turning.turned is None else Turning.turned(scores)
+
+
+def raising(error: Exception) -> Callable[[torch.Tensor], object]:
+    def turned(_: torch.Tensor) -> object:
+        raise error
+
+    return turned
+
+
+@pytest.mark.parametrize(
+    ("turned", "says"),
+    [
+        (lambda scores: None, r"forward must return .*\[\d+, classes\], got NoneType"),
+        (lambda scores: scores.sum(), r"forward must return .*, got \[\] of float64"),
+        (lambda scores: scores.long(), r"forward must return .*, got \[\d+, 4\] of int64"),
+        (raising(FileNotFoundError(2, "gone", "x")), r"FileNotFoundError: \[Errno 2\] gone: 'x'"),
+        (raising(StopIteration(1)), "StopIteration: 1"),
+        (raising(ExceptionGroup("two", [ValueError("a")])), "ExceptionGroup: two"),
+        (raising(KeyError("edge")), "KeyError: 'edge'"),
+    ],
+)
+def test_a_module_that_fails_on_its_way_is_to_blame(
+    monkeypatch: pytest.MonkeyPatch, turned: Callable[[torch.Tensor], object], says: str
+) -> None:
+    monkeypatch.setitem(MODULES, "turning", Turning)
+    oracle, single = engines("turning", kernel="single")
+    stacked = engines("turning", kernel="stacked")[1]
+    begun = [(engine, engine.initial()) for engine in (oracle, single, stacked)]
+    monkeypatch.setattr(Turning, "turned", staticmethod(turned))
+    for engine, models in begun:
+        with pytest.raises(TrainingError, match=f"the model failed .*: {says}"):
+            engine.advance(models, 0, 1, GROUPS)
+        with pytest.raises(TrainingError, match=f"the model failed .*: {says}"):
+            engine.gradients(models.w[0])
+        with pytest.raises(TrainingError, match=f"the model failed .*: {says}"):
+            engine.evaluate(models.w[0], "test")

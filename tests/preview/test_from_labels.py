@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from coterie.cli import main
 from coterie.config.files import expand
+from coterie.core.csv_rows import read_rows
 from coterie.core.errors import CoterieError
 from coterie.preview.from_labels import kind_of, plans_by_labels, read_histograms
 from coterie.preview.plan import PlanView, plans
@@ -289,8 +290,7 @@ def test_the_command_prints_draws_saves_and_exports(
     assert plan.predicted.round_s == pytest.approx(
         4 * plan.predicted.group_s + plan.predicted.global_s
     )
-    with (tmp_path / "groups.csv").open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+    rows = [cells for _, cells in read_rows(tmp_path / "groups.csv", CoterieError)[1]]
     assert [(r["node"], int(r["group"]), r["server"]) for r in rows] == [
         (node.node, node.group, plan.servers[node.group]) for node in plan.nodes
     ]

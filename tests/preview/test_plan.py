@@ -11,7 +11,8 @@ from click.testing import CliRunner, Result
 from coterie.cli import main
 from coterie.config.files import expand, make_config
 from coterie.config.prepare import prepare
-from coterie.core.errors import GroupingError
+from coterie.core.csv_rows import read_rows
+from coterie.core.errors import GroupingError, RecordError
 from coterie.divergences.gram import divergence
 from coterie.preview.data import groups_of
 from coterie.preview.plan import PlanView, plans
@@ -251,6 +252,18 @@ def test_what_is_saved_is_what_json_says(tmp_path: Path, monkeypatch: pytest.Mon
     assert points[chosen["name"]]["front"]
     assert chosen["name"] in said["front"]
     assert chosen["used_by_a_run"] == "coterie"
+
+
+def test_a_name_that_a_spreadsheet_would_evaluate_is_saved_as_text(tmp_path: Path) -> None:
+    (tmp_path / "net.csv").write_text(NET.replace("phone b", "=cmd|x!A1"))
+    words = ["network.topology=file", f"network.file={tmp_path / 'net.csv'}", "partition.kind=iid"]
+    words += ["partition.num_nodes=3", "partition.num_edges=2", "algorithm.num_groups=2"]
+    sets = [part for word in words for part in ("--set", word)]
+    path = tmp_path / "groups.csv"
+    done = run(tmp_path, *sets, "--json", "--methods", "coterie", "--save", str(path))
+    assert done.exit_code == 0, done.output
+    assert "\n'=cmd|x!A1," in path.read_text()
+    assert "=cmd|x!A1" in [cells["node"] for _, cells in read_rows(path, RecordError)[1]]
 
 
 def test_files_name_the_nodes_and_places_that_are_saved(tmp_path: Path) -> None:

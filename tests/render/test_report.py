@@ -70,7 +70,7 @@ def test_one_seed_has_no_band() -> None:
 def test_steps_that_only_some_seeds_measured_are_left_out_and_said() -> None:
     runs = [
         made_run(HERE / "a", seed=0, accuracies=[0.1, 0.4, 0.6]),
-        made_run(HERE / "b", seed=1, accuracies=[0.1, 0.6]),
+        made_run(HERE / "b", seed=1, accuracies=[0.1, 0.6], settings={"train": {"steps": 2}}),
     ]
     data = page_data(runs)
     assert only(data, "fedavg")["curve"]["x"]["t"] == [0, 1]

@@ -222,7 +222,7 @@ def test_only_what_has_changed_is_read_and_made_again(tmp_path: Path) -> None:
 
 
 def lr_of(lr: float) -> dict[str, dict[str, Any]]:
-    return {"train": {"lr": lr, "steps": 399}}
+    return {"train": {"lr": lr, "steps": 39}}
 
 
 def test_a_run_that_goes_on_is_running_again(tmp_path: Path) -> None:

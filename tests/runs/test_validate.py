@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,8 @@ ODD = [
     ("summary.json", ("status",), "new", "summary.json: unknown status 'new'"),
     ("summary.json", ("status",), ["complete"], "status must be text, got ['complete']"),
     ("grouping.json", ("edges",), ["one"], "edges must name all 10, or none"),
+    ("grouping.json", ("class_counts",), [[]] * 20, "class_counts must count examples, got none"),
+    ("grouping.json", ("class_counts",), [[0]] * 20, "class_counts must count examples, got none"),
     ("grouping.json", ("nodes",), None, "nodes must be a list, got None"),
     ("grouping.json", ("servers",), ["x"], "servers[0] must be a whole number, got 'x'"),
     ("grouping.json", ("edge_of", 0), 10**9, "edge_of names edge 1000000000 of 20 nodes"),
@@ -111,6 +114,76 @@ def test_an_odd_run_is_left_out_with_a_line_everywhere(
         assert f"left out: {line}" in done.output
 
 
+def dropped(rows: list[str], at: int) -> list[str]:
+    return rows[:at] + rows[at + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda rows: rows[:2], "complete with t from 0 to 1, must be 0 to 4"),
+        (lambda rows: rows[1:], "complete with t from 1 to 4, must be 0 to 4"),
+        (lambda rows: dropped(rows, 2), "complete with 4 rows, not those of config.toml"),
+        (lambda rows: rows[::-1], "line 2: t must be > 4 of the line before, got 3"),
+        (lambda rows: [*rows, *rows], "line 6: t must be > 4 of the line before, got 0"),
+        (
+            lambda rows: [row.replace('"t": 2', '"t": 0') for row in rows],
+            "line 3: t must be > 1 of the line before, got 0",
+        ),
+        (
+            lambda rows: [row.replace('"seconds": 0.0', '"seconds": -5') for row in rows],
+            "line 1: seconds must be >= 0.0, got -5",
+        ),
+        (
+            lambda rows: [row.replace('"seconds": 2.0', '"seconds": 0.5') for row in rows],
+            "line 3: seconds must be >= 1.0, got 0.5",
+        ),
+        (
+            lambda rows: [row.replace('"seconds": 4.0', '"seconds": 5.0') for row in rows],
+            "its last seconds must be 4.0 as in summary.json, got 5.0",
+        ),
+        (
+            lambda rows: [row.replace('_accuracy": 0.6', '_accuracy": 5.0') for row in rows],
+            "line 4: test_accuracy must be from 0 to 1, got 5.0",
+        ),
+        (
+            lambda rows: [row.replace('_accuracy": 0.7', '_accuracy": 0.8') for row in rows],
+            "its last test_accuracy must be 0.7 as in summary.json, got 0.8",
+        ),
+    ],
+)
+def test_rows_that_were_lost_or_moved_or_changed_leave_a_complete_run_out(
+    tmp_path: Path, change: Callable[[list[str]], list[str]], says: str
+) -> None:
+    path = (
+        write_run(made_run(tmp_path / "run", accuracies=(0.1, 0.4, 0.5, 0.6, 0.7))) / "rows.jsonl"
+    )
+    assert len(find_runs([tmp_path])[0]) == 1
+    path.write_text("".join(change(path.read_text().splitlines(keepends=True))))
+    with pytest.raises(RecordError) as refused:
+        find_runs([tmp_path])
+    assert f"damaged run folder (rows.jsonl{'' if says.startswith('line') else ':'} {says}" in str(
+        refused.value
+    )
+
+
+def test_a_complete_run_has_the_steps_of_its_settings(tmp_path: Path) -> None:
+    run = write_run(made_run(tmp_path / "run"))
+    damage(run / "config.toml", ("train", "steps"), 3)
+    with pytest.raises(RecordError, match=r"complete after step 2, config\.toml has 3 steps"):
+        find_runs([tmp_path])
+
+
+def test_rows_of_a_run_under_way_are_in_order_too(tmp_path: Path) -> None:
+    run = write_run(made_run(tmp_path / "run"))
+    (run / "summary.json").unlink()
+    rows = (run / "rows.jsonl").read_text().splitlines(keepends=True)
+    (run / "rows.jsonl").write_text("".join(rows[:2]))
+    assert json.loads(Live(tmp_path).latest().body)["runs"][0]["status"] != "damaged"
+    (run / "rows.jsonl").write_text("".join(rows[1::-1]))
+    assert json.loads(Live(tmp_path).latest().body)["runs"][0]["status"] == "damaged"
+
+
 def test_a_complete_run_without_rows_is_left_out(tmp_path: Path) -> None:
     bad = write_run(made_run(tmp_path / "bad"))
     (bad / "rows.jsonl").write_text("")
@@ -125,7 +198,21 @@ def test_a_file_of_brackets_only_is_left_out(tmp_path: Path) -> None:
         find_runs([tmp_path])
 
 
-@pytest.mark.parametrize("name", ["/etc", "../elsewhere", "a/../../b", "", ".", "a\0b", "a\nb"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "/etc",
+        "../elsewhere",
+        "a/../../b",
+        "",
+        ".",
+        "a\0b",
+        "a\nb",
+        "a/" * 1000,
+        "a/" * 20,
+        "a" * 2000,
+    ],
+)
 def test_a_sweeps_list_leads_nowhere_but_below_it(tmp_path: Path, name: str) -> None:
     with pytest.raises(ValueError, match="is not the name of a folder below it"):
         below(tmp_path, name)

@@ -377,3 +377,19 @@ def test_a_tree_comes_back_with_the_same_hops(
     devices = net.names[: net.n_devices]
     assert sorted(devices) == sorted(f"d{i}" for i in range(len(on)))
     assert net.hops.tolist() == [[apart[a][b] for b in devices] for a in devices]
+
+
+FULL_WIDTH = "\N{FULLWIDTH DIGIT ONE}\N{FULLWIDTH DIGIT ZERO}"
+
+
+@pytest.mark.parametrize(
+    ("rate", "rule"), [("1e-320", "at least 1 byte/s"), (FULL_WIDTH, "a finite number above 0")]
+)
+def test_a_rate_that_cannot_be_meant_is_refused_with_its_line(
+    tmp_path: Path, rate: str, rule: str
+) -> None:
+    (tmp_path / "net.csv").write_text(
+        f"a,b,mbit_per_s\np1,bs1,{rate}\np2,bs1,4\n", encoding="utf-8"
+    )
+    with pytest.raises(TopologyError, match=f"line 2: mbit_per_s must be {rule}, got '{rate}'"):
+        read_topology(tmp_path / "net.csv", DEFAULT, DEFAULT)

@@ -13,6 +13,7 @@ from coterie.analysis.compare import Block, Line
 from coterie.analysis.format import sizes
 from coterie.analysis.lines import differing
 from coterie.config.files import LABEL
+from coterie.core.csv_rows import no_formula
 from coterie.core.errors import RecordError
 from coterie.core.parquet import check_parquet, parquet_bytes
 from coterie.core.types import Progress
@@ -20,7 +21,6 @@ from coterie.runs.record import RecordedRun
 
 Column = list[Any]
 Table = dict[str, Column]  # all columns of one length
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # how a cell begins that a spreadsheet evaluates
 
 
 def rows_table(
@@ -194,7 +194,7 @@ def _kind(values: Iterable[Any]) -> type:
 
 def _cell(value: Any) -> Any:
     if isinstance(value, str):
-        return f"'{value}" if value.startswith(FORMULA) else value
+        return no_formula(value)
     return _text(value) if isinstance(value, bool) else value
 
 

@@ -140,13 +140,17 @@ def run(
 
     pace = replace(pace, track=targets_of(track, resume))
     if resume is not None:
-        folder, every = resume, go_on(resume, file, overrides, out, pace)
+        folder, (every, ended) = resume, go_on(resume, file, overrides, out, pace)
     elif file is not None:
+        ended = []
         folder, every = begin(file, overrides, out)
         run_all(folder, every, pace)
     else:
         raise click.UsageError("Missing argument 'FILE' (or --resume DIR)")
-    print_blocks(find_runs([job.folder for job in every])[0], None)
+    runs, left_out = find_runs([job.folder for job in every])
+    for line in (f"left out: {line}" for line in left_out) if left_out else ended:
+        echo(line, err=True)
+    print_blocks(runs, None)
     page = f"coterie report {quote(str(folder))} -o {quote(str(folder / 'report.html'))}"
     echo(f"\nrun folder: {folder}\nas a page: {page}")
 

@@ -16,7 +16,8 @@ from coterie.core.errors import CoterieError, did_you_mean
 from coterie.core.printable import printable
 from coterie.core.unexpected import UnexpectedError, in_our_words
 
-OURS = (Path(__file__).parents[1], Path(click.__file__).parent)
+CLICK = Path(click.__file__).parent
+OURS = (Path(__file__).parents[1], CLICK, CLICK.with_name("rich"))  # rich ends where a pipe does
 ENDING = ("SIGTERM", "SIGHUP")  # told to end, and a terminal that was closed: as Ctrl-C
 
 
@@ -41,20 +42,20 @@ class Commands(click.Group):
             message = one_line(CoterieError(error.format_message()))
         except CoterieError as error:
             message = one_line(error)
-            code = 1 if isinstance(error, UnexpectedError) else 2
+            code = 1 if _to_blame(error) else 2
         except Stopped as stop:
             message, code = str(stop), 130
-        except click.Abort:
+        except (click.Abort, KeyboardInterrupt):
             message, code = "stopped", 130
         except SystemExit as error:
             if _is_ours(error):
                 raise
             message = str(in_our_words(error))
-        except Exception as error:
+        except BaseException as error:
             if debugging():
                 raise
             told = in_our_words(error)
-            message, code = str(told), 1 if told.unforeseen else 2
+            message, code = one_line(told), 1 if told.unforeseen else 2
         with suppress(OSError):  # a terminal that was closed
             echo(f"coterie: {message}", err=True)
         sys.exit(code)
@@ -83,9 +84,15 @@ def echo(text: str = "", *, err: bool = False) -> None:
 
 
 def _is_ours(end: SystemExit) -> bool:
-    """Whether coterie or click has ended the program, and not a user's code."""
+    """Whether coterie, click or rich has ended the program, and not a user's code."""
     frames = extract_tb(end.__traceback__)
     return not frames or any(Path(frames[-1].filename).is_relative_to(top) for top in OURS)
+
+
+def _to_blame(error: CoterieError) -> bool:
+    """Whether coterie has failed, in one run of several at least."""
+    runs = getattr(error, "failed", {})
+    return any(isinstance(why, UnexpectedError) for why in (error, *runs.values()))
 
 
 class Stopped(click.Abort):

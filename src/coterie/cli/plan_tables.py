@@ -9,6 +9,7 @@ from typing import Any
 from coterie.analysis.format import number, sizes
 from coterie.core.amounts import duration, size
 from coterie.core.arrays import Ints
+from coterie.core.csv_rows import no_formula
 from coterie.preview.against_fedavg import Means, Times
 from coterie.preview.operating import WORTH_IT, Bottleneck, Operating, Traffic
 from coterie.preview.participants import Participants
@@ -273,8 +274,9 @@ def as_csv(view: PlanView) -> bytes:
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(("node", "group", "server"))
     grouping = view.chosen.grouping
-    servers = [view.node_name(int(server)) for server in grouping.servers]
-    rows.writerows((view.node_name(i), k, servers[k]) for i, k in enumerate(grouping.z.tolist()))
+    names = [no_formula(view.node_name(i)) for i in range(len(grouping.z))]
+    servers = [names[int(server)] for server in grouping.servers]
+    rows.writerows((names[i], k, servers[k]) for i, k in enumerate(grouping.z.tolist()))
     return text.getvalue().encode()
 
 

@@ -75,6 +75,13 @@ def runs_at_once(command: Callable[..., Any]) -> Callable[..., Any]:
     return paced
 
 
+def check_out(folder: Path) -> None:
+    """Refuse a folder that would be below what is none, before anything is done for it."""
+    there = next((p for p in (folder, *folder.parents) if os.path.exists(p)), None)  # noqa: PTH110
+    if there is not None and not there.is_dir():
+        raise CoterieError(f"{folder}: cannot be written (Not a directory: {there})")
+
+
 def begin(file: str, overrides: tuple[str, ...], out: Path | None) -> "tuple[Path, list[Job]]":
     """Return the runs that an experiment file describes, and the folder they go to."""
     from coterie.config.files import load_experiment
@@ -82,6 +89,8 @@ def begin(file: str, overrides: tuple[str, ...], out: Path | None) -> "tuple[Pat
     from coterie.runs.sweep import free_folder, plan_jobs
 
     path = experiment_path(file)
+    if out:
+        check_out(out)
     configs = load_experiment(path, overrides)
     held = [p.parent for name in (RUNS, ROWS) for p in out.rglob(name)] if out else []
     if held:
@@ -97,8 +106,8 @@ def go_on(
     overrides: tuple[str, ...],
     out: Path | None,
     pace: Pace,
-) -> "list[Job]":
-    """Go on with what a folder holds, and return all its runs.
+) -> "tuple[list[Job], list[str]]":
+    """Go on with what a folder holds; return all its runs, and lines on those that were done.
 
     Code that the folder names is called only if the user names it, too, by FILE or by --set.
     """
@@ -122,11 +131,11 @@ def go_on(
         for key, path in sorted(code - code_of(*(job.config for job in every))):
             raise click.UsageError(f"--set {key}={path}: no run of {folder} was begun with it")
     todo, lines = still_to_do(every)
-    for line in lines:
-        echo(line, err=True)
     if todo:
+        for line in lines:
+            echo(line, err=True)
         run_all(folder, todo, pace)
-    return every
+    return every, [] if todo else lines
 
 
 def run_all(folder: Path, todo: "list[Job]", pace: Pace, again: str = "") -> None:

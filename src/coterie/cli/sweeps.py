@@ -11,7 +11,7 @@ import click
 from coterie.cli.commands import echo, print_table
 from coterie.cli.experiments import experiment_path
 from coterie.cli.options import SETTING, out_option, set_option
-from coterie.cli.running import Pace, run_all, runs_at_once
+from coterie.cli.running import Pace, check_out, run_all, runs_at_once
 from coterie.cli.tables import print_blocks
 from coterie.core.errors import CoterieError, DataError, RecordError, did_you_mean
 
@@ -204,6 +204,7 @@ def _place(
 
     suffix = "-small" if scale == "small" else ""
     folder = out or Path("runs") / f"{path.stem}{suffix}"
+    check_out(folder)
     return folder, only(place_jobs(load_experiment(path, overrides, scale), folder), wanted)
 
 

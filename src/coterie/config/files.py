@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import tomli_w
 
-from coterie.config.schema import build, default_of, leaves, words
+from coterie.config.schema import build, check_value, default_of, leaves, words
 from coterie.config.settings import AlgorithmConfig, Config, PartitionConfig
 from coterie.config.toml import DEEPEST, read_toml
 from coterie.core.errors import ConfigError, short
@@ -137,6 +137,9 @@ def expand(content: Nested, overrides: Iterable[str] = (), scale: Scale = "full"
             f"a sweep has at most {MOST_RUNS:,} runs, got {told} = {count:,}; list fewer values, "
             "or write several files"
         )
+    for key, value in (pair for axis in axes for each in axis for pair in each):
+        if key not in fixed:  # soon said of many values, while making configs of all takes a while
+            check_value(Config, key, value)
     reached = [any(key in fixed for each in axis for key, _ in each) for axis in axes]
     configs: dict[object, Config] = {}
     for combination in product(*axes):

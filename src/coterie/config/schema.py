@@ -130,6 +130,19 @@ def _build(root: type, kind: type, content: Mapping[str, Any], prefix: str) -> A
     return kind(**values)
 
 
+def check_value(root: type, dotted: str, value: object) -> None:
+    """Refuse a value that a setting cannot have, without making a config; other keys are let be."""
+    kind, (*sections, name) = root, dotted.split(".")
+    for section in sections:
+        kind = _hints(kind).get(section)  # type: ignore[assignment]
+        if not is_dataclass(kind):
+            return
+    hint = _hints(kind).get(name)
+    if hint is not None and not is_dataclass(hint):
+        meta = next(f.metadata for f in fields(kind) if f.name == name)
+        _checked(dotted, value, hint, meta)
+
+
 def unknown_setting(root: type, dotted: str) -> str:
     """Say that there is no setting of that name, and which may have been meant."""
     section, dot, key = dotted.rpartition(".")

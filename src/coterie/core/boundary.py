@@ -7,7 +7,7 @@ from functools import wraps
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from coterie.core.errors import CoterieError
+from coterie.core.errors import CoterieError, words_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -88,6 +88,6 @@ def in_a_line(error: BaseException) -> str:
     >>> in_a_line(KeyError("lr")), in_a_line(ValueError("one\ntwo")), in_a_line(TimeoutError())
     ("KeyError: 'lr'", 'ValueError: one two', 'TimeoutError')
     """
-    kind, said = type(error).__name__, " ".join(str(error).split())
+    kind, said = type(error).__name__, " ".join(words_of(error).split())
     said = said if len(said) <= LONGEST else f"{said[:LONGEST]}..."
     return f"{kind}: {said}" if said else kind

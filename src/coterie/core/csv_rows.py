@@ -9,6 +9,7 @@ from coterie.core.inputs import with_an_end
 
 Cells = Mapping[str, str]
 Rows = list[tuple[str, Cells]]  # "net.csv: line 4", and the cells by column
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # how a cell begins that a spreadsheet evaluates
 Lines = list[tuple[int, list[str]]]  # the number of a line, and its cells
 
 
@@ -24,7 +25,7 @@ def each_line(path: Path, error: type[CoterieError]) -> Iterator[tuple[int, list
             reader = csv.reader(file, strict=True)
             for line in reader:
                 if line:
-                    yield reader.line_num, line
+                    yield reader.line_num, [as_named(cell) for cell in line]
     except OSError as why:
         raise error(f"{path}: cannot be read ({why.strerror})") from why
     except (csv.Error, UnicodeDecodeError) as why:
@@ -56,6 +57,24 @@ def header(path: Path) -> set[str]:
             return {cell.strip() for cell in next(filter(None, csv.reader(file)), [])}
     except (OSError, csv.Error, UnicodeDecodeError):
         return set()
+
+
+def no_formula(text: str) -> str:
+    """Put an apostrophe before what a spreadsheet would take for a formula.
+
+    >>> no_formula("=1+1"), no_formula("n1")
+    ("'=1+1", 'n1')
+    """
+    return f"'{text}" if text.startswith(FORMULA) else text
+
+
+def as_named(cell: str) -> str:
+    """Return what `no_formula` has made a cell of.
+
+    >>> as_named("'=1+1"), as_named("'n1'")
+    ('=1+1', "'n1'")
+    """
+    return cell[1:] if cell[:1] == "'" and cell[1:].startswith(FORMULA) else cell
 
 
 def place(path: Path, number: int) -> str:

@@ -20,6 +20,20 @@ class CoterieError(Exception):
         return LONG_WORD.sub(lambda word: f"{word[0][:LONGEST_VALUE]}...", super().__str__())
 
 
+def words_of(error: BaseException) -> str:
+    """Return what an exception says; nothing where a user's own cannot say it.
+
+    >>> words_of(KeyError("lr")), words_of(TimeoutError())
+    ("'lr'", '')
+    """
+    try:
+        return str(error)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # of whatever kind: it is no answer
+        return ""
+
+
 class ConfigError(CoterieError):
     """An experiment file or `--set` that cannot be run as it is."""
 

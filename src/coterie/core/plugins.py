@@ -10,7 +10,8 @@ from sysconfig import get_path
 from traceback import extract_tb
 from typing import Any
 
-from coterie.core.errors import CoterieError
+from coterie.core.boundary import LONGEST
+from coterie.core.errors import CoterieError, words_of
 
 
 def reason(error: BaseException) -> str:
@@ -19,7 +20,8 @@ def reason(error: BaseException) -> str:
     >>> reason(KeyError("edge"))
     "KeyError: 'edge'"
     """
-    said = str(error).strip().partition("\n")[0]
+    said = words_of(error).strip().partition("\n")[0]
+    said = said if len(said) <= LONGEST else f"{said[:LONGEST]}..."
     kind = type(error).__name__
     frames = [f for f in extract_tb(error.__traceback__) if _theirs(f.filename)]
     where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
@@ -48,6 +50,8 @@ def import_by_path(
     module_name, _, attribute = path.partition(":")
     if _of_python(module_name):
         raise error(_no_plugin(path))
+    if _of_commands(module_name):
+        raise error(_no_plugin(path, "coterie's command line"))
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.append(here)
@@ -58,7 +62,9 @@ def import_by_path(
         raise error(
             f"{path!r}: no module {cause.name!r} can be imported from here{hint}"
         ) from cause
-    except (Exception, SystemExit) as cause:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as cause:
         if module_name.strip(".") != module_name or not module_name:
             raise error(f"{path!r} is not of the form 'package.module:name'") from cause
         raise error(f"{path!r}: {module_name} cannot be imported: {reason(cause)}") from cause
@@ -67,6 +73,8 @@ def import_by_path(
         raise error(f"{path!r}: {module_name} has no function {attribute!r}")
     if inspect.isroutine(found) and _of_python(str(found.__module__)):
         raise error(_no_plugin(path))
+    if _of_commands(type(found).__module__):
+        raise error(_no_plugin(path, "coterie's command line"))
     return found  # type: ignore[no-any-return]
 
 
@@ -75,11 +83,13 @@ def _of_python(module: str) -> bool:
     return module.partition(".")[0] in {*sys.stdlib_module_names, *sys.builtin_module_names}
 
 
-def _no_plugin(path: str) -> str:
-    return (
-        f"{path!r} is no plug-in: it is of Python's standard library; name a function of your own "
-        "module"
-    )
+def _of_commands(module: str) -> bool:
+    """Whether a module is of coterie's command line."""
+    return f"{module}.".startswith(("coterie.cli.", "coterie.__main__."))
+
+
+def _no_plugin(path: str, whose: str = "Python's standard library") -> str:
+    return f"{path!r} is no plug-in: it is of {whose}; name a function of your own module"
 
 
 def source_sum(path: str) -> str:

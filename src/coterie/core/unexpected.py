@@ -27,13 +27,15 @@ def foreseen() -> Iterator[None]:
     """Turn what nobody foresaw into an error that says so, unless COTERIE_DEBUG asks for it."""
     try:
         yield
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         if isinstance(error, CoterieError) or debugging():
             raise
         raise in_our_words(error) from error
 
 
-def in_our_words(error: Exception | SystemExit) -> CoterieError:
+def in_our_words(error: BaseException) -> CoterieError:
     """Return the error that tells, in a line, of an exception that no check foresaw.
 
     What the system refuses, such as a full disk or a deleted folder, is no fault of the program,
@@ -42,7 +44,7 @@ def in_our_words(error: Exception | SystemExit) -> CoterieError:
     >>> in_our_words(OSError(28, "No space left on device", "runs/my"))
     CoterieError('runs/my: No space left on device; COTERIE_DEBUG=1 shows where')
     """
-    if isinstance(error, SystemExit):
+    if not isinstance(error, Exception):  # SystemExit, or a kind of a user's own
         return CoterieError(f"code that is not coterie's ended the program: {reason(error)}")
     if isinstance(error, FileNotFoundError) and not _has_folder():
         return CoterieError("the current folder was deleted; change to another one")

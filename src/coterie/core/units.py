@@ -39,8 +39,7 @@ def quantity(text: str, kind: Kind, plain: float = 1.0) -> float:
     """
     text = text.strip()
     try:
-        if "_" not in text:
-            return _times(float(text), plain)
+        return _times(plain_number(text), plain)
     except ValueError:
         pass
     found = WRITTEN.fullmatch(text) if len(text) <= LONGEST else None
@@ -48,6 +47,17 @@ def quantity(text: str, kind: Kind, plain: float = 1.0) -> float:
     if found is None or unit is None:
         raise ValueError(f"must be {EXAMPLES[kind]}, got {text[:40]!r}")
     return _times(float(found[1]), unit)
+
+
+def plain_number(text: str) -> float:
+    """Read a number as everybody writes it: without underscores, and of no digits but 0 to 9.
+
+    >>> plain_number("1e3")
+    1000.0
+    """
+    if "_" in text or not text.isascii():
+        raise ValueError(f"must be a number, got {text[:40]!r}")
+    return float(text)
 
 
 def has_unit(text: str) -> bool:

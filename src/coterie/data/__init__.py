@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coterie.core.errors import DataError, unknown
-from coterie.core.plugins import import_by_path
+from coterie.core.plugins import import_by_path, reason
 from coterie.core.types import Progress, Tick
 from coterie.data.arrays import find_arrays, read_arrays
 from coterie.data.cache import Reader, load_cached, open_kept, source_folder
@@ -247,9 +247,10 @@ def _call(name: str, path: Path | None) -> Dataset:
         made = make(path) if path else make()
     except DataError:
         raise
-    except (Exception, SystemExit) as cause:
-        reason = str(cause).strip().partition("\n")[0]
-        raise DataError(f"{name!r} raised {type(cause).__name__}: {reason}") from cause
+    except KeyboardInterrupt:
+        raise
+    except BaseException as cause:
+        raise DataError(f"{name!r} raised {reason(cause)}") from cause
     if not isinstance(made, Dataset):
         raise DataError(f"{name!r} returned {type(made).__name__}, not a coterie.Dataset")
     return check_dataset(made)

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from coterie.core.arrays import Floats, Ints
-from coterie.core.errors import ModelError, TrainingError
+from coterie.core.errors import CoterieError, ModelError, TrainingError, words_of
+from coterie.core.plugins import reason
 from coterie.engine.contract import HeldPart, Score
 from coterie.engine.device import for_sums, to_host
 
@@ -121,15 +122,14 @@ class FlatModule:
             values = values.to(memory_format=torch.channels_last)
         elif values is x:
             values = x.clone()  # a module may work in place
-        scores: Tensor = self.model(values)
-        return scores
+        return as_scores(self.model(values), len(values))
 
     def _takes_channels_last(self, x: Tensor) -> bool:
         """Whether the module runs with channels last; one that views its tensors may not."""
         values = inputs(x, self.flat.dtype).to(memory_format=torch.channels_last)
         try:
             self.gradient(self.model(values).sum())
-        except RuntimeError:
+        except Exception:  # whatever a user's module cannot do with them
             return False
         return True
 
@@ -158,7 +158,7 @@ class FlatModule:
         """Sum of the losses of the loaded model, and how often it is right: [2]."""
         with model_errors(f"in evaluation mode with a batch of {len(y)}"):
             scores = self.scores(x)
-        loss = cross_entropy(scores, y, reduction="sum")
+            loss = cross_entropy(scores, y, reduction="sum")
         return torch.stack([loss, (scores.argmax(dim=1) == y).sum().to(loss)])
 
     @torch.inference_mode()
@@ -166,7 +166,7 @@ class FlatModule:
         """Losses of examples [N] by the loaded model, whether it is right, and how many classes."""
         with model_errors(f"in evaluation mode with a batch of {len(y)}"):
             scores = self.scores(x)
-        losses = cross_entropy(scores, y, reduction="none")
+            losses = cross_entropy(scores, y, reduction="none")
         return losses, scores.argmax(dim=1) == y, scores.shape[1]
 
     def export(self) -> dict[str, Tensor]:
@@ -174,14 +174,28 @@ class FlatModule:
         return {k: v.detach().cpu().clone() for k, v in self.model.state_dict().items()}
 
 
+def as_scores(found: object, n: int) -> Tensor:
+    """Return what a module made of n examples: floating-point numbers [n, classes]."""
+    if isinstance(found, Tensor):
+        if found.ndim == 2 and len(found) == n and found.is_floating_point():
+            return found
+        got = f"{list(found.shape)} of {str(found.dtype).removeprefix('torch.')}"
+    else:
+        got = type(found).__name__
+    raise ValueError(f"forward must return floating-point numbers [{n}, classes], got {got}")
+
+
 @contextmanager
 def model_errors(where: str) -> Iterator[None]:
     """Say in one line what a user's module could not do."""
     try:
         yield
-    except (RuntimeError, ValueError, AssertionError) as error:
-        reason = str(error).strip().partition("\n")[0] or type(error).__name__
-        raise TrainingError(f"the model failed {where}: {reason}") from error
+    except (CoterieError, MemoryError):
+        raise
+    except Exception as error:
+        plain = isinstance(error, RuntimeError | ValueError | AssertionError)  # of torch, mostly
+        said = words_of(error).strip().partition("\n")[0] if plain else ""
+        raise TrainingError(f"the model failed {where}: {said or reason(error)}") from error
 
 
 def evaluate(module: FlatModule, w: Tensor, x: Tensor, y: Tensor) -> Score:

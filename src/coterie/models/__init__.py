@@ -53,7 +53,9 @@ def _call(
     takes_all = any(a.kind is inspect.Parameter.VAR_KEYWORD for a in asked.values())
     try:
         model = make(**{k: v for k, v in offered.items() if takes_all or k in asked})
-    except (Exception, SystemExit) as cause:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as cause:
         raise ModelError(
             f"{name!r} cannot be made (it may take input_shape, n_classes): {reason(cause)}"
         ) from cause
@@ -63,7 +65,9 @@ def _call(
     try:
         with torch.no_grad():
             scores = model.eval()(torch.zeros(2, *input_shape))
-    except (Exception, SystemExit) as cause:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as cause:
         raise ModelError(
             f"{name!r} does not run on inputs {input_shape}: {reason(cause)}"
         ) from cause

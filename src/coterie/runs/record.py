@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from reprlib import repr as short
 from typing import IO, TYPE_CHECKING
 
 from coterie.config.files import Code, Stored, decides, dotted, one_text
@@ -53,6 +54,7 @@ BEGINS = ".begins"  # there for a moment, while one process takes a folder
 PROGRESS = "progress.json"  # the summary so far, while a run is under way
 RUNS = "runs.json"  # of a sweep: all its runs, also those not begun
 COMPLETE = "complete already"
+DEEPEST, LONGEST = 16, 1000  # folders and letters of a run's name
 DIVERGED = "diverged, and would again; lower train.lr"
 
 
@@ -388,8 +390,9 @@ def below(folder: Path, name: object) -> Path:
     ValueError: '../../home' is not the name of a folder below it
     """
     path = Path(str(name))
-    if path.is_absolute() or not path.parts or ".." in path.parts or not str(name).isprintable():
-        raise ValueError(f"{name!r} is not the name of a folder below it")
+    strange = path.is_absolute() or ".." in path.parts or not str(name).isprintable()
+    if strange or not 1 <= len(path.parts) <= DEEPEST or len(str(name)) > LONGEST:
+        raise ValueError(f"{short(name)} is not the name of a folder below it")
     return folder / path
 
 

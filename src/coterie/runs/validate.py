@@ -32,6 +32,8 @@ Sized = Annotated[int, Meta(ge=0, le=10**12)]  # numbers or bytes of a model
 Section = dict[str, Any]
 SETTINGS = "config.toml"
 MOST_SETTINGS = 2**17  # bytes of config.toml
+SHARES = ("test_accuracy", "val_accuracy", "node_mean", "node_worst")
+ROUNDING = 1e-6
 LINES: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
 
@@ -169,6 +171,8 @@ class Groups(Struct):
             raise ValueError("class_counts and edge_of must have an entry for every node")
         if len({len(row) for row in self.class_counts}) != 1:
             raise ValueError("class_counts must have as many classes for every node")
+        if not any(map(any, self.class_counts)):
+            raise ValueError("class_counts must count examples, got none")
         if n_edges > max(n, MANY_EDGES):
             raise ValueError(f"edge_of names edge {n_edges - 1} of {n} nodes")
         for key, names, needed in (("nodes", self.nodes, n), ("edges", self.edges, n_edges)):
@@ -221,11 +225,42 @@ def read_rows(name: str, text: str, *, complete: bool) -> list[Json]:
         rows = LINES.decode_lines(text[: len(text) - len(last)])
         if len(rows) == len(lines):
             msgspec.convert(rows, list[Row])
-            return rows
+            return _in_order(name, rows)
     rows = [read_json(f"{name} line {at}", line) for at, line in enumerate(lines, 1)]
     for at, row in enumerate(rows, 1):
         convert(row, Row, f"{name} line {at}")
+    return _in_order(name, rows)
+
+
+def _in_order(name: str, rows: list[Json]) -> list[Json]:
+    """Return rows whose steps rise, whose seconds do not fall and whose accuracies are shares."""
+    t, seconds = -1, 0.0
+    for at, row in enumerate(rows, 1):
+        if row["t"] <= t:
+            raise ValueError(
+                f"{name} line {at}: t must be > {t} of the line before, got {row['t']}"
+            )
+        if row["seconds"] < seconds:
+            raise ValueError(
+                f"{name} line {at}: seconds must be >= {seconds}, got {row['seconds']}"
+            )
+        t, seconds = row["t"], row["seconds"]
+        if odd := _no_share(row):
+            raise ValueError(f"{name} line {at}: {odd}")
     return rows
+
+
+def _no_share(figures: Json) -> str:
+    """Say which accuracy is none; that of nodes by their data may be 1 and a rounding.
+
+    >>> _no_share({"test_accuracy": 5.0})
+    'test_accuracy must be from 0 to 1, got 5.0'
+    """
+    for key in SHARES:
+        value = figures.get(key)
+        if value is not None and not 0 <= value <= 1 + ROUNDING:
+            return f"{key} must be from 0 to 1, got {value}"
+    return ""
 
 
 def strange(
@@ -240,7 +275,8 @@ def strange(
 ) -> str:
     """Say what this version of coterie does not understand in a run; nothing if it does.
 
-    `end` is the file that the summary is from, and `ends` are what its status may be.
+    `end` is the file that the summary is from, and `ends` are what its status may be. Files that
+    contradict each other are a ValueError.
     """
     try:
         convert(meta, About, "meta.json")
@@ -252,12 +288,59 @@ def strange(
         return f"{SETTINGS}: {odd}"
     if told.status not in ends:
         return f"{end}: unknown status {short(told.status)}"
+    if odd := _no_share(summary):
+        return f"{end}: {odd}"
     if told.status == "complete":
-        if all(row["test_accuracy"] is None for row in rows):
-            return "rows.jsonl: complete without test_accuracy"
-        if told.test_accuracy is None:
-            return f"{end}: complete without test_accuracy"
+        _check_complete(config, rows, told, end)
     return ""
+
+
+def _check_complete(config: Json, rows: list[Json], told: Summary, end: str) -> None:
+    """Refuse a run that claims to be complete, and lacks rows or contradicts itself."""
+    if all(row["test_accuracy"] is None for row in rows):
+        raise ValueError("rows.jsonl: complete without test_accuracy")
+    if told.test_accuracy is None:
+        raise ValueError(f"{end}: complete without test_accuracy")
+    steps, first, last = config["train"]["steps"], rows[0], rows[-1]
+    if told.steps != steps:
+        raise ValueError(
+            f"{end}: complete after step {told.steps:.15g}, {SETTINGS} has {steps} steps"
+        )
+    if (first["t"], last["t"]) != (0, steps):
+        raise ValueError(
+            f"rows.jsonl: complete with t from {first['t']} to {last['t']}, must be 0 to {steps}"
+        )
+    for key in ("seconds", "test_accuracy"):
+        if last[key] != (there := getattr(told, key)):
+            raise ValueError(
+                f"rows.jsonl: its last {key} must be {there} as in {end}, got {last[key]}"
+            )
+    if told.tuned is UNSET and _lacks_means(config["algorithm"], rows, steps):
+        raise ValueError(
+            f"rows.jsonl: complete with {len(rows)} rows, not those of {SETTINGS}: tau1, tau2"
+        )
+
+
+def _lacks_means(algorithm: Json, rows: list[Json], steps: int) -> bool:
+    """Whether the row of a mean is missing.
+
+    Means are as many steps apart as an algorithm makes of tau1 and tau2, and one that searches for
+    groups has a mean after its first step. Of one's own algorithm, and of auto, nobody knows.
+
+    >>> algorithm = {"name": "fedavg", "tau1": 2, "tau2": 5}
+    >>> [_lacks_means(algorithm, [{"t": t} for t in ts], 14) for ts in ((0, 10, 14), (0, 8, 14))]
+    [False, True]
+    """
+    tau1, tau2 = algorithm["tau1"], algorithm["tau2"]
+    if ":" in algorithm["name"] or "auto" in (tau1, tau2):
+        return False
+    before = [row["t"] for row in rows[:-1]]
+
+    def all_there(apart: int) -> bool:
+        others = [t for t in before if t % apart]
+        return others in ([], [1]) and len(before) - len(others) == -(-steps // apart)
+
+    return not any(map(all_there, (1, tau1, tau1 if tau2 == "never" else tau1 * tau2)))
 
 
 def odd_settings(config: Json) -> str:

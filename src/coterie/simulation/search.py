@@ -56,7 +56,9 @@ def _own(name: str, plan: Planner) -> Planner:
             found: object = plan(evidence, rng)
         except CoterieError:
             raise
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             why = reason(error)
             raise OwnCodeError(f"{name!r}, called with (evidence, rng): {why}") from error
         if not isinstance(found, Grouping):

@@ -21,9 +21,9 @@ from coterie.core.csv_rows import (
     read_rows,
 )
 from coterie.core.errors import TopologyError, unknown
-from coterie.core.units import Kind, has_unit, quantity
+from coterie.core.units import Kind, has_unit, plain_number, quantity
 from coterie.topology.roles import ROLES, Role, add_said, read_role, serving
-from coterie.topology.values import Speed, Topology
+from coterie.topology.values import LEAST_BYTES_PER_S, Speed, Topology
 
 BYTES_PER_MBYTE, BYTES_PER_MBIT = 1e6, 1e6 / 8
 UNITS: dict[str, tuple[Kind, float]] = {  # what a number without a unit counts, by column
@@ -229,10 +229,7 @@ def number(cells: Cells, column: str, where: str) -> float:
         return math.nan
     kind, plain = UNITS.get(column, (None, 1.0))
     try:
-        if kind is None:
-            value = math.nan if "_" in text else float(text)
-        else:
-            value = quantity(text, kind, plain)
+        value = plain_number(text) if kind is None else quantity(text, kind, plain)
     except ValueError as error:
         if kind is not None and has_unit(text):
             raise TopologyError(f"{where}: {column} {error}") from error
@@ -240,6 +237,8 @@ def number(cells: Cells, column: str, where: str) -> float:
     rule = ">= 0" if column in LATENCIES else "above 0"
     if not (math.isfinite(value) and (value > 0 or (value == 0 and column in LATENCIES))):
         raise TopologyError(f"{where}: {column} must be a finite number {rule}, got {text[:40]!r}")
+    if column in SPEEDS and value < LEAST_BYTES_PER_S:
+        raise TopologyError(f"{where}: {column} must be at least 1 byte/s, got {text[:40]!r}")
     return value
 
 
@@ -452,13 +451,13 @@ def _cell(where: str, at: int) -> str:
 def numbers(cells: list[str], column: str, where: Callable[[int], str]) -> Floats:
     """Read many speeds or latencies, at once where they are bare numbers; NaN where not given."""
     try:
-        values = np.array([float(cell) if cell else math.nan for cell in cells])
+        values = np.array([plain_number(cell) if cell else math.nan for cell in cells])
     except ValueError:
         values = np.zeros(0)
     with np.errstate(over="ignore"):  # what is too large is not finite, and is named below
         values = values * UNITS[column][1] if UNITS[column][1] >= 1 else values / 1000
-    fine = np.isfinite(values) & ((values > 0) if column in SPEEDS else (values >= 0))
-    if len(values) and fine.sum() == sum(map(bool, cells)) and not any("_" in c for c in cells):
+    fine = np.isfinite(values) & (values >= (LEAST_BYTES_PER_S if column in SPEEDS else 0))
+    if len(values) and fine.sum() == sum(map(bool, cells)):
         return values
     return np.array(
         [

@@ -16,6 +16,7 @@ from coterie.topology.hops import hops_between
 ROWS = 256
 UNLIMITED = 10**9  # members of a place that has no capacity: more than any network has
 MOST_LATENCY_S = 86_400.0
+LEAST_BYTES_PER_S = 1.0  # that a file may have, as network.link_mbytes_per_s
 
 
 @dataclass(frozen=True, eq=False)

@@ -78,8 +78,9 @@ class Single:
         with self.module() as module:
             module.load(w)
             module.model.train()
-            loss = cross_entropy(module.scores(x), y, reduction="none") @ weights
-            return torch.cat([g.reshape(-1) for g in module.gradient(loss)])
+            with model_errors(f"in training mode with a batch of {len(y)}"):
+                loss = cross_entropy(module.scores(x), y, reduction="none") @ weights
+                return torch.cat([g.reshape(-1) for g in module.gradient(loss)])
 
     @contextmanager
     def module(self) -> Iterator[FlatModule]:

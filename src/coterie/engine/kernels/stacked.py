@@ -15,7 +15,7 @@ from coterie.engine.kernels.batching import batches_of
 from coterie.engine.kernels.sending import Sent, sent
 from coterie.engine.kernels.single import Single, split
 from coterie.engine.local_rule import LocalRule
-from coterie.engine.module import Shards, chunk, inputs, model_errors
+from coterie.engine.module import Shards, as_scores, chunk, inputs, model_errors
 from coterie.engine.update import At
 
 STACK_BYTES = 8 << 20  # of weights trained together, which should stay in a CPU's cache
@@ -75,7 +75,8 @@ class Stacked:
 
         def loss(ws: list[Tensor], x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
             named = fixed | dict(zip(self._names, ws, strict=True))
-            each = cross_entropy(functional_call(model, named, (x,)), y, reduction="none")
+            scores = as_scores(functional_call(model, named, (x,)), len(y))
+            each = cross_entropy(scores, y, reduction="none")
             return (each * weights).sum()
 
         return vmap(grad(loss), randomness="error")

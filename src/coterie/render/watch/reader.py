@@ -22,7 +22,7 @@ from coterie.runs.validate import UNREADABLE, read_object, read_rows, read_setti
 
 Signs = tuple[tuple[int, int] | None, ...]  # when each file was last changed, and its size
 FILES = ("summary.json", PROGRESS, ROWS, "grouping.json", "config.toml", "meta.json")
-NO_GROUPS: Json = {"z": [0], "class_counts": [[0]]}  # passes where groups are not known yet
+NO_GROUPS: Json = {"z": [0], "class_counts": [[1]]}  # passes where groups are not known yet
 UNKNOWN: Json = {
     **dict.fromkeys(("steps", "seconds", "d_local", "d_global"), 0),
     **dict.fromkeys(("test_accuracy", "d_group", "Delta", "delta"), None),

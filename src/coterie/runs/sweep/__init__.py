@@ -123,7 +123,9 @@ def _run_here(
             )
         except CoterieError as error:
             failed[job.label] = error
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             if debugging():
                 raise
             failed[job.label] = in_our_words(error)

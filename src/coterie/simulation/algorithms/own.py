@@ -55,7 +55,9 @@ def called(name: str, make: Callable[..., Any], options: Mapping[str, Any]) -> A
         return make(**options)
     except CoterieError:
         raise
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise ConfigError(f"{name!r} cannot be made: {reason(error)}") from error
 
 
@@ -178,7 +180,9 @@ class Watched:
             return getattr(self.update, part)(*given)
         except CoterieError:
             raise
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise OwnCodeError(f"{self.name!r}, {part}: {reason(error)}") from error
 
     def _fault(self, part: str, what: str) -> OwnCodeError:
