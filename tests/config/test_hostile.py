@@ -4,12 +4,16 @@ import json
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from coterie.config import files
+from coterie.config import files, room
 from coterie.config.factories import check_room
 from coterie.config.files import make_config
-from coterie.core.errors import ConfigError
+from coterie.config.room import check_memory
+from coterie.core.errors import ConfigError, TopologyError
+from coterie.data import Dataset
+from coterie.topology import fat_tree
 from resuming import coterie, stopped_at, tiny
 
 LONG = 5000 * "9"
@@ -143,6 +147,26 @@ def test_more_nodes_than_a_search_has_memory_for_are_refused_with_how_much_it_ne
         check_room(make_config({}), "gradients", 1_000_000)
     check_room(make_config({"algorithm": {"evidence": "sketch"}}), "gradients", 100_000)
     check_room(make_config({}), "nothing", 1_000_000)
+
+
+def test_more_than_memory_has_room_for_is_refused_with_what_needs_most(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x, y = np.zeros((100, 4), np.uint8), np.zeros(100, np.int64)
+    data, d = Dataset("d", x, y, 2), 1_000
+    plain, scaffold = (make_config({"algorithm": {"name": a}}) for a in ("fedavg", "scaffold"))
+    monkeypatch.setattr(room, "physical_memory", lambda: 2**31)
+    update = plain.algorithm.made.update
+    check_memory(data, 100_000, d, update, 10, searched=True)
+    with pytest.raises(ConfigError, match=r"nodes need 4.6 GB .*, 4 GB of it for the search for"):
+        check_memory(data, 1_000_000, d, update, 100, searched=True)
+    with pytest.raises(ConfigError, match=r", 8 GB of it for what nodes keep; this machine has 2."):
+        check_memory(data, 1_000_000, d, scaffold.algorithm.made.update, 1, searched=False)
+
+
+def test_a_fat_tree_of_too_many_pods_is_refused_before_it_is_built() -> None:
+    with pytest.raises(TopologyError, match=r"2,000,000 switches for nodes, .* need \d+ TB"):
+        fat_tree(np.arange(2_000))
 
 
 def test_threads_have_a_most_that_the_cores_decide() -> None:

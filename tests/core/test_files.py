@@ -1,5 +1,6 @@
 """Files that are whole or not there, and who may write them."""
 
+import json
 import os
 import subprocess
 import sys
@@ -7,9 +8,12 @@ import threading
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from coterie.core.errors import RecordError
 from coterie.core.files import (
+    json_bytes,
     lock,
     replacing,
     write_atomically,
@@ -120,3 +124,33 @@ def test_standard_output_in_a_file_keeps_what_was_said_before_and_after(tmp_path
     with said.open("wb") as file:
         subprocess.run([sys.executable, "-c", code], stdout=file, check=True)
     assert said.read_text() == "before\npage\nafter\n"
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
+TREES = st.recursive(
+    SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text(), inner, max_size=3)
+        | st.lists(st.lists(st.integers(), max_size=3), max_size=3)
+    ),
+    max_leaves=12,
+)
+
+
+@given(TREES | st.dictionaries(st.integers() | st.text(), TREES, max_size=3))
+def test_json_is_what_the_encoder_that_indents_writes(content: object) -> None:
+    try:
+        known = json.dumps(content, indent=1, allow_nan=False)
+    except ValueError:  # an infinity
+        with pytest.raises(ValueError, match="JSON"):
+            json_bytes(content)
+    else:
+        assert json_bytes(content) == f"{known}\n".encode()
+
+
+def test_rows_of_whole_numbers_are_indented_as_others() -> None:
+    text = [["],\n   ["], ["[", 1]]
+    for rows in ([[1, 2], [3, 4]], [[1], []], [[1], [2.5]], text, [[True], [1]]):
+        content = {"class_counts": rows, "z": [0, 1]}
+        assert json_bytes(content) == (json.dumps(content, indent=1) + "\n").encode()

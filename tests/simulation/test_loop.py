@@ -55,7 +55,7 @@ def test_the_global_mean_is_timed_once() -> None:
     problem = replace(problem, fleet=replace(problem.fleet, network=network))
     list(rounds(problem))
     assert problem.everyone.transfer.seconds > 0
-    assert len(timed) == 4  # up and down: the global mean, and the one group of the planner
+    assert len(timed) == 2  # up and down: the one group of the planner is everybody, too
 
 
 def test_one_group_equals_fedavg() -> None:

@@ -14,7 +14,7 @@ from coterie.config.settings import Config
 from coterie.core.amounts import size
 from coterie.core.arrays import Bools, Floats, Ints
 from coterie.core.errors import ConfigError, DataError
-from coterie.core.memory import THREADS_PER_CORE, physical_memory
+from coterie.core.memory import ALWAYS_THERE, THREADS_PER_CORE, physical_memory
 from coterie.core.streams import Stream, generator
 from coterie.core.types import Progress
 from coterie.data import Dataset, Split
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 Part = Literal["val", "test"]
 PARTS: tuple[Part, ...] = ("val", "test")
 SplitKind = Literal["pooled", "per-node", "official"]
-ALWAYS_THERE = 2**29  # bytes: no machine that trains has less
 
 
 @dataclass(frozen=True, eq=False)

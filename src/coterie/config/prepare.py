@@ -22,6 +22,7 @@ from coterie.config.factories import (
     make_view,
 )
 from coterie.config.files import check_num_groups, check_update
+from coterie.config.room import check_memory
 from coterie.config.settings import Config
 from coterie.core.errors import ConfigError
 from coterie.core.streams import Stream, generator
@@ -86,15 +87,19 @@ def prepare(
     if algorithm.searched:
         check_num_groups(config.algorithm.num_groups, len(part.indices))
     model, size = first_model(config, dataset)
-    update, K = make_update(config, algorithm), config.algorithm.usual[0]
+    update, K, stays = make_update(config, algorithm), config.algorithm.usual[0], 0
     if update.personal is not None:
-        left = size.n_bytes - 4 * len(staying(model, update))
+        stays = len(staying(model, update))
+        left = size.n_bytes - 4 * stays
         if not left:
             raise ConfigError(
                 f"{config.algorithm.name} leaves nothing of {config.model.name} to average: all of "
                 "it stays on nodes; take a model with more layers"
             )
         size = replace(size, n_bytes=left)
+    if config.train.engine != "ray":  # whose machines have memory of their own
+        n, d, searched = len(part.indices), size.n_parameters, algorithm.searched
+        check_memory(dataset, n, d, update, min(K, n), searched=searched, staying=stays)
     starts = first_models(config, dataset, model, algorithm.models(K))
     rule = make_rule(config, update)
     engine = make_engine(config, model, divided, parts.steps, rule, threads, say)

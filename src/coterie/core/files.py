@@ -9,10 +9,13 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from coterie.core.errors import RecordError
+
+PLAIN = {int, float, str, bool, type(None)}
 
 
 @contextmanager
@@ -85,8 +88,34 @@ def write_json(path: Path, content: object) -> None:
 
 
 def json_bytes(content: object) -> bytes:
-    """Return JSON as files have it: a space a level, and numbers that are numbers."""
-    return (json.dumps(content, indent=1, allow_nan=False) + "\n").encode()
+    r"""Return JSON as files have it: a space a level, and numbers that are numbers.
+
+    >>> json_bytes({"z": [0, 1], "status": "complete"})
+    b'{\n "z": [\n  0,\n  1\n ],\n "status": "complete"\n}\n'
+    """
+    if isinstance(content, dict) and content and {type(key) for key in content} == {str}:
+        parts = (f"{json.dumps(key)}: {_indented(value)}" for key, value in content.items())
+        text = "{\n " + ",\n ".join(parts) + "\n}"
+    else:
+        text = json.dumps(content, indent=1, allow_nan=False)
+    return (text + "\n").encode()
+
+
+def _indented(value: object) -> str:
+    """Return JSON a level in; long lists of a million nodes by the encoder that cannot indent."""
+    if type(value) is list and value:
+        kinds = set(map(type, value))
+        if kinds <= PLAIN:
+            return f"[\n  {_joined(value, '  ')[1:-1]}\n ]"
+        if kinds == {list} and all(value) and set(map(type, chain.from_iterable(value))) == {int}:
+            rows = _joined(value, "   ")[2:-2].replace("],\n   [", "\n  ],\n  [\n   ")
+            return f"[\n  [\n   {rows}\n  ]\n ]"
+    # no string has a line's end that is not escaped
+    return json.dumps(value, indent=1, allow_nan=False).replace("\n", "\n ")
+
+
+def _joined(values: list[Any], pad: str) -> str:
+    return json.dumps(values, separators=(f",\n{pad}", ": "), allow_nan=False)
 
 
 @contextmanager

@@ -4,6 +4,8 @@ import os
 
 THREADS_PER_CORE = 64  # more only wait; a config of a large machine still runs on a small one
 
+ALWAYS_THERE = 2**29  # bytes: no machine that trains has less
+
 
 def physical_memory() -> int | None:
     """Return the bytes of memory of this machine; None where that is not told.

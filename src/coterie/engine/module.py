@@ -18,6 +18,7 @@ from coterie.engine.contract import HeldPart, Score
 from coterie.engine.device import for_sums, to_host
 
 CHUNK_VALUES = 2048 * 784  # input values in one forward pass where gradients or scores are summed
+WIDE_VALUES = 1 << 26  # values of a layer in one such pass: 256 MB
 CACHED_VALUES = 128 * 784  # the same for convolutions, whose many channels should stay in cache
 GRAM_COLUMNS = 16_384  # gradient entries multiplied in single precision before a double sum
 
@@ -105,6 +106,8 @@ class FlatModule:
         convolves = any(isinstance(m, nn.Conv2d) for m in model.modules())
         cached = alone is not None and convolves and alone.device.type == "cpu"
         self._chunk = CACHED_VALUES if cached else CHUNK_VALUES
+        wide = [m.out_features for m in model.modules() if isinstance(m, nn.Linear)]
+        self._most = max(1, WIDE_VALUES // max(wide, default=1))
         self._channels_last = False
         if alone is not None and convolves and alone.ndim == 4:
             self._channels_last = self._takes_channels_last(alone)
@@ -150,8 +153,11 @@ class FlatModule:
         return loss_sum / len(y), total / len(y)
 
     def chunk(self, x: Tensor) -> int:
-        """Return how many examples of x [N, ...] go through the module at once."""
-        return chunk(x, self._chunk)
+        """Return how many examples of x [N, ...] go through the module at once.
+
+        Fewer where a layer is far wider than they are: 37,000 numbers of each of 75,000 are 11 GB.
+        """
+        return min(chunk(x, self._chunk), self._most)
 
     @torch.inference_mode()
     def score(self, x: Tensor, y: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ TCP = PROFILES["tuned"]
 ENTRIES = 1 << 18  # of servers and nodes, up to which all delays between them are worked out once
 FEW = 16  # servers that are weighed on shared links: so many near ones, and as many amid members
 FIRST = 32  # servers that are weighed first: most others are then known to be worse
+WEIGHED = 1 << 18  # servers and switches of members that are weighed at once, for the memory
 NEARLY = 0.5  # of the time at the ends
 TIE = 1e-9  # relative
 LIMITS = 64  # times up that are tried for all groups
@@ -319,8 +320,26 @@ class Rough:
 
     def _serving_s(self, able: Ints, members: _Members, rest: Floats) -> "_Weighed":
         """Seconds of a group, up and back, with each of some servers."""
-        n, m = len(self._evidence.p), members
-        at, of, others = self._row(able), m.row, m.size - 1
+        m = members
+        at, of = self._row(able), m.row
+        rows = 16 * max(1, WEIGHED // 16 // max(1, len(of)))  # BLAS rounds by fours, as of all
+        parts = [self._ends_s(able[i : i + rows], m) for i in range(0, len(able), rows)]
+        there, back, cost = (np.concatenate(each) for each in zip(*parts, strict=True))
+        if self.shared is None:
+            return _Weighed(able, there, back, cost, False)
+        amid = np.zeros(len(self._trip))
+        amid[of] = m.count
+        some = np.union1d(
+            np.argsort(cost, kind="stable")[:FEW], np.argsort(-amid[at], kind="stable")[:FEW]
+        )
+        busy = self._wire * self.shared.busiest(at[some], of, m.count.astype(np.float64), rest)
+        held = bool(((busy[0] > there[some]) | (busy[1] > back[some])).any())
+        up_s, down_s = np.maximum(there[some], busy[0]), np.maximum(back[some], busy[1])
+        return _Weighed(able[some], up_s, down_s, up_s + down_s + 1e-2 * cost[some], held)
+
+    def _ends_s(self, able: Ints, m: _Members) -> tuple[Floats, Floats, Floats]:
+        """Seconds up and back with each of some servers by what is at both ends, and their cost."""
+        n, at, of, others = len(self._evidence.p), self._row(able), m.row, m.size - 1
         ends = np.where(able < n, self._latency[np.minimum(able, n - 1)], 0.0)
         way = self._rounds * (self._trip[np.ix_(at, of)] + 2 * m.latency_s + 2 * ends[:, None])
         byte_s = self._ways.byte_s
@@ -335,18 +354,7 @@ class Rough:
         down = np.maximum(down, (self._out_s[able] * others)[:, None])
         there, back = (way / 2 + up).max(axis=1), (way / 2 + down).max(axis=1)
         mean: Floats = 1e-3 * (way @ m.count) / m.size
-        cost: Floats = there + back + mean
-        if self.shared is None:
-            return _Weighed(able, there, back, cost, False)
-        amid = np.zeros(len(self._trip))
-        amid[of] = m.count
-        some = np.union1d(
-            np.argsort(cost, kind="stable")[:FEW], np.argsort(-amid[at], kind="stable")[:FEW]
-        )
-        busy = self._wire * self.shared.busiest(at[some], of, m.count.astype(np.float64), rest)
-        held = bool(((busy[0] > there[some]) | (busy[1] > back[some])).any())
-        up_s, down_s = np.maximum(there[some], busy[0]), np.maximum(back[some], busy[1])
-        return _Weighed(able[some], up_s, down_s, up_s + down_s + 1e-2 * cost[some], held)
+        return there, back, there + back + mean
 
 
 @dataclass(frozen=True, eq=False)

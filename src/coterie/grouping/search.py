@@ -7,6 +7,7 @@ members is smoothed, so that bringing one far node nearer counts although anothe
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from math import sqrt
 from typing import Protocol
 
@@ -40,6 +41,11 @@ class Field:
     least: Ints
     most: Ints
     toll: Floats | None = None
+
+    @cached_property
+    def free(self) -> bool:
+        """Whether every node may join any group; looked up once, of a million nodes in each."""
+        return bool(self.may.all())
 
 
 class Sums(Protocol):
@@ -223,7 +229,7 @@ def descend(
         if field.comm:
             change += drag[:, z]
         change -= here[:, None]
-        if not field.may.all():
+        if not field.free:
             change[~field.may[:, z]] = np.inf
         both = change + change.T
         both[z[:, None] == z[None, :]] = 0.0
@@ -335,11 +341,11 @@ def _half(sums: ByVectors, z: Ints, field: Field, far: _Far, P: Ints, Q: Ints) -
     xp, xq = sums.X[P], sums.X[Q]
     to_q, to_p = sums.v @ xq.T, sums.v @ xp.T  # [K, .]: <v_k, x>
     own_p, own_q = to_p[zp, np.arange(len(P))], to_q[zq, np.arange(len(Q))]
-    square, own = sums.square.astype(np.float32), sums.own.astype(np.float32)
+    square = sums.square.astype(np.float32)
     apart = xp @ xq.T
     apart *= -2
-    apart += own[P][:, None]
-    apart += own[Q][None, :]
+    apart += sums.own[P].astype(np.float32)[:, None]
+    apart += sums.own[Q].astype(np.float32)[None, :]
     a = 2 * to_q[zp] + apart
     a += (square[zp] - 2 * own_p)[:, None]
     b = 2 * to_p[zq].T + apart
@@ -354,7 +360,7 @@ def _half(sums: ByVectors, z: Ints, field: Field, far: _Far, P: Ints, Q: Ints) -
         drag_p, drag_q = (np.float32(field.comm) * far.prices(some) for some in (P, Q))
         change += drag_p.take(zq, axis=1) - drag_p[np.arange(len(P)), zp][:, None]
         change += drag_q.take(zp, axis=1).T - drag_q[np.arange(len(Q)), zq][None, :]
-    if not field.may.all():
+    if not field.free:
         change[~(field.may[P][:, zq] & field.may[Q][:, zp].T)] = np.inf
     change[zp[:, None] == zq[None, :]] = np.inf
     return change

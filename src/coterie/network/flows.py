@@ -91,7 +91,7 @@ def _delays(topology: Topology, flows: Flows, tcp: Tcp) -> _Race:
         return summed
 
     busy = np.bincount(link, weights=size[flow], minlength=2 * len(topology.latency_s))
-    wait = (busy / topology.bytes_per_s)[link]
+    wait = busy[link] / speed
     longest = np.maximum.reduceat(wait, start)
     busiest = wait >= longest[flow] * (1 - 1e-9)
     place = np.arange(len(link))

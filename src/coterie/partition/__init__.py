@@ -100,7 +100,8 @@ def make_partition(rule: Rule, examples: Examples, rng: np.random.Generator) -> 
             "their classes have too few; use fewer nodes, more data, or another partition.kind"
         )
     order = np.argsort(dealt.node_of, kind="stable")
-    indices = tuple(np.split(order, np.cumsum(sizes)[:-1]))
+    ends = np.cumsum(sizes).tolist()
+    indices = tuple(order[end - size : end] for end, size in zip(ends, sizes.tolist(), strict=True))
     in_order = dealt.edge_of
     if in_order is None:
         num_edges = rule.num_edges if rule.num_edges is not None else min(10, len(sizes))

@@ -20,6 +20,7 @@ from coterie.engine.update import Update
 from coterie.runs.checkpoint import Keeper, last_good, origin, tidy
 from coterie.runs.record import RunWriter, ended
 from coterie.simulation.algorithm import Algorithm
+from coterie.simulation.fleet import Averaging
 from coterie.simulation.forecast import doubt, named_schedules
 from coterie.simulation.loop import rounds
 from coterie.simulation.measuring import by_class, overall
@@ -96,6 +97,7 @@ class _Run:
     state: State
     coming: Iterator[State]
     Delta_first: float | None = None
+    groups: Averaging | None = None  # as they are on the disk
 
 
 def _begin(
@@ -154,14 +156,14 @@ def _advance(
     say: Callable[[str], None],
 ) -> None:
     """Write down state after state until the last, or until asked to stop; groups once known."""
-    problem, groups = prepared.problem, None
+    problem = prepared.problem
     for state in run.coming:
         if state.row.scores is not None:
             z = (state.groups or problem.everyone).grouping.z
             run.writer.add_nodes(state.t, z, state.row.scores)
         run.writer.add(state.row)
-        if state.groups is not groups:
-            groups = state.groups
+        if state.groups is not run.groups:
+            run.groups = state.groups
             run.writer.write_grouping(_grouping(prepared, state))
             if state.tuned and state.tuned.changes[0][0] == state.t:
                 say(chosen(prepared.problem, state))
@@ -212,7 +214,9 @@ def _record(run: _Run, prepared: Prepared, status: str) -> None:
     """Write how a run ended: the summary last, and only then may its checkpoints go."""
     engine, writer = prepared.problem.engine, run.writer
     tensors = _exported(engine, run.state.models) if status == "complete" else None
-    grouping, told = _grouping(prepared, run.state), _told(run, prepared, status)
+    known = run.groups is not None and run.groups is run.state.groups
+    grouping = None if known else _grouping(prepared, run.state)
+    told = _told(run, prepared, status)
     writer.write_nodes(prepared.problem.fleet)
     writer.finish({"engine": engine.choice()}, grouping, told, tensors)
     if status in ("complete", "diverged"):

@@ -207,15 +207,23 @@ class RunWriter:
                 write_table(self.folder, table(lines, fleet))
 
     def finish(
-        self, meta: Json, grouping: Json, summary: Json, tensors: "Mapping[str, Tensor] | None"
+        self,
+        meta: Json,
+        grouping: Json | None,
+        summary: Json,
+        tensors: "Mapping[str, Tensor] | None",
     ) -> None:
-        """Write the model if the run got that far, what is known since, and the summary last."""
+        """Write the model if the run got that far, what is known since, and the summary last.
+
+        The groups are None where they are written already: those of a million nodes take seconds.
+        """
         self.sync()
         if tensors is not None:
             from safetensors.torch import save
 
             self._write("model.safetensors", save(dict(tensors)))
-        self.write_grouping(grouping)
+        if grouping is not None:
+            self.write_grouping(grouping)
         if read_mapping(self.folder / "meta.json") != (now := self._meta | meta):
             self._write("meta.json", json_bytes(now))
         self._write("summary.json", json_bytes({**summary, "wall_s": round(self.wall_s, 4)}))

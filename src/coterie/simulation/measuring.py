@@ -206,8 +206,14 @@ def by_class(problem: Problem, models: Models) -> list[float | None]:
     return [float(r / c) if c else None for r, c in zip(right, count, strict=True)]
 
 
-def gradients_at(problem: Problem, models: Models, t: int) -> Gradients:
-    """Losses and gradients at the global model, which must be numbers to plan with."""
+def gradients_at(problem: Problem, models: Models, t: int) -> Gradients | None:
+    """Losses and gradients at the global model, which must be numbers to plan with.
+
+    None where the planner is shown no gradients: products of every two of 100,000 take 80 GB.
+    """
+    if problem.view.needs != "gradients":
+        _check_losses(problem.engine.losses(models.w[:1])[:, 0], t)
+        return None
     found = problem.engine.gradients(models.w[0], problem.view.sketch)
     _check_losses(found.losses, t)
     shown = found.sketches if found.gram is None else found.gram.diagonal()

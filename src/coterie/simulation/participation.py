@@ -49,6 +49,8 @@ class Participation:
         """
         rng = generator(seed, Stream.PARTICIPATION, t)
         asked = self._asked(z, rng)
+        if not (self.jitter or self.dropout or self.deadline_s):  # nothing else is drawn
+            return Present(asked, asked, float(work_s[asked].max()))
         takes = work_s * rng.lognormal(0.0, self.jitter, len(z))
         stays = rng.random(len(z)) >= self.dropout
         in_time = takes <= self.deadline_s if self.deadline_s else np.ones(len(z), dtype=bool)
@@ -60,9 +62,14 @@ class Participation:
 
     def _asked(self, z: Ints, rng: np.random.Generator) -> Ints:
         order = rng.permutation(len(z))
-        groups = z[order] if self.sampled == "group" else np.zeros(len(z), dtype=np.int64)
-        chosen = []
-        for k in np.unique(groups):
-            members = order[groups == k]
-            chosen.append(members[: max(1, round(self.fraction * len(members)))])
-        return np.sort(np.concatenate(chosen))
+        if self.sampled == "all":
+            return np.sort(order[: self._share(len(z))])
+        sizes = np.bincount(z)
+        asked = np.array([self._share(size) for size in sizes.tolist()])
+        order = order[np.argsort(z[order], kind="stable")]  # group by group
+        rank = np.arange(len(z)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        return np.sort(order[rank < np.repeat(asked, sizes)])
+
+    def _share(self, size: int) -> int:
+        """Nodes that are asked of so many."""
+        return max(1, round(self.fraction * size))

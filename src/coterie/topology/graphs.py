@@ -5,11 +5,15 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from coterie.core.amounts import size
 from coterie.core.arrays import Floats, Ints
 from coterie.core.errors import TopologyError
+from coterie.core.memory import ALWAYS_THERE, physical_memory
 from coterie.topology.values import Speed, Topology, assemble
 
 LINK = Speed()
+LINK_BYTES = 200  # of a link of a tree while it is built
+WAY_BYTES = 48  # of hops, latency and speed between two switches that have nodes, and copies
 
 
 def fat_tree(edge_of: Ints, access: Speed = LINK, inner: Speed = LINK) -> Topology:
@@ -55,11 +59,25 @@ def kary_fat_tree(n: int, k: int | None, access: Speed = LINK, inner: Speed = LI
 
 def _tree(switch_of: Ints, pods: int, half: int, access: Speed, inner: Speed) -> Topology:
     core = half * half
+    _check_tree(pods, half)
     pod, a, j = (grid.ravel() for grid in np.indices((pods, half, half)))
     first = core + pod * 2 * half  # aggregation switches, then edge switches
     links = np.stack([first + half + j, first + a, first + a, a * half + j], axis=1).reshape(-1, 2)
     tiers = ("pod", "core") * (len(links) // 2)
     return assemble(switch_of, links, tiers, core + pods * 2 * half, access, inner)
+
+
+def _check_tree(pods: int, half: int) -> None:
+    """Refuse a tree whose links, and ways between all its switches, memory has no room for."""
+    links, hosts = 2 * pods * half * half, pods * half
+    needed = LINK_BYTES * links + WAY_BYTES * hosts * hosts
+    there = physical_memory() if needed > ALWAYS_THERE else None
+    if there is not None and needed > there:
+        raise TopologyError(
+            f"a fat tree of {pods:,} pods has {hosts:,} switches for nodes, whose ways to each "
+            f"other need {size(needed)} of memory, this machine has {size(there)}; lower "
+            "partition.num_edges, or use network.topology = 'edge-cloud'"
+        )
 
 
 def jellyfish(
