@@ -65,7 +65,7 @@ def measure(
     first nodes are run, and cpu_s and wall_s are scaled by examples (see scaled_by).
     """
     command = [
-        *([] if peer in MANY_CORES else _one_core()),
+        *([] if peer in MANY_CORES else one_core()),
         *(str(interpreter(peer, cache)), str(HERE / f"run_{peer}.py")),
         *("--work", work, "--rounds", str(rounds), "--fraction", str(fraction)),
     ]
@@ -80,7 +80,7 @@ def measure(
     return line
 
 
-def _one_core() -> list[str]:
+def one_core() -> list[str]:
     """Hold a command to the last core that we may use, where the system can."""
     taskset = shutil.which("taskset")
     return [taskset, "-c", str(max(os.sched_getaffinity(0)))] if taskset else []
