@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import subprocess
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -47,7 +48,7 @@ def measure(case: Case, who: str, cores: int, turn: int, kept: Kept) -> Line | N
         started = time.strftime("%H:%M:%S")
         try:
             line = run(who, case, cores) | {"of": asdict(case), "turn": turn}
-        except RuntimeError as error:
+        except (RuntimeError, subprocess.CalledProcessError) as error:
             say(f"{started} {case.name} {who}: FAILED: {error}")
             return None
         kept.add(line)
