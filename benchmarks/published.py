@@ -153,7 +153,8 @@ def run_row(name: str, row: Row, who: Sequence[str], number: int, kept: Kept) ->
             if row.short:
                 a_round, total = scaled(row, short[one, n], lines, key)
                 times = f"{a_round / first:6.2f}x" if first > 0 else f"{'-':>7}"
-                each = f"{a_round:8.3f} {times} {clock(total):>10}"
+                whole = clock(total) if a_round > 0 else "noise"
+                each = f"{a_round:8.3f} {times} {whole:>10}"
             peak = max(line["peak_bytes"] for line in lines) / 1e6
             times = f"{s / least(base, key):6.2f}x" if base else f"{'-':>7}"
             print(
