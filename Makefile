@@ -13,7 +13,7 @@ extra  = @echo "$(VENV): $(1)"; $(PIP) -e '.[dev,$(1)]' $(2) | $(NEWS)
 SUITE  = $(BIN)/python -m pytest -n auto --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test suite test-all test-ray test-flower test-pythons test-stress fuzz faults same browser dataset lint docs release bench bench-network bench-grouping bench-fleets bench-engine bench-growth bench-auto bench-ray bench-flower clean
+.PHONY: help demo test suite test-all test-ray test-flower test-pythons test-stress fuzz faults same browser dataset lint docs release bench bench-network bench-grouping bench-fleets bench-engine bench-runs bench-published bench-growth bench-auto bench-ray bench-flower clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -129,6 +129,12 @@ bench-fleets: $(READY)  ## what a plan is worth on twelve fleets, against FedAvg
 
 bench-engine: $(READY)  ## the engine against plain torch, pfl, fedjax and Flower (about 20 minutes; installs them)
 	$(BIN)/python benchmarks/engine.py
+
+bench-runs: $(READY)  ## whole runs against plain torch, pfl, fedjax and Flower: CPU, wall, memory (hours; goes on where it stopped)
+	$(BIN)/python benchmarks/runs.py --out runs/bench-runs.jsonl $(BENCH)
+
+bench-published: $(READY)  ## the published benchmarks of FLUTE, pfl and BlazeFL in their shapes (hours; goes on where it stopped)
+	$(BIN)/python benchmarks/published.py --out runs/bench-published.jsonl $(BENCH)
 
 bench-growth: $(READY)  ## seconds and memory of runs as nodes, model, groups and cohort grow (15 minutes; goes on where it stopped)
 	$(BIN)/python benchmarks/growth.py $(GROWTH)

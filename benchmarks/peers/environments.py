@@ -11,13 +11,13 @@ import platform
 import shutil
 import subprocess
 import sys
-import venv
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
 PEERS = ("plain", "pfl", "fedjax", "flower")
+NEWER = {"blazefl": (3, 12)}  # the oldest Python of a peer that runs whole cases only
 WORKS = ("2nn-100", "2nn-1000", "sr-1000", "cnn-100")
 MANY_CORES = ("flower",)  # the others are held to one core
 ONE_THREAD = {
@@ -37,23 +37,39 @@ def interpreter(peer: str, cache: Path | None = None) -> Path:
     The plain loop runs in this interpreter. A stamp with the hash of the pinned versions says that
     an environment is complete; without it, or with another hash, it is made anew.
     """
-    if peer not in PEERS:
-        raise ValueError(f"peer must be one of {', '.join(PEERS)}, got {peer!r}")
+    if peer not in (*PEERS, *NEWER):
+        raise ValueError(f"peer must be one of {', '.join((*PEERS, *NEWER))}, got {peer!r}")
     if peer == "plain":
         return Path(sys.executable)
+    base, release = _base(NEWER.get(peer, (3, 0)))
     folder = (cache or HERE / ".venvs") / peer
     pins, stamp = HERE / f"{peer}.txt", folder / ".ready"
     python = folder / "bin" / "python"
-    wanted = hashlib.sha256(pins.read_bytes()).hexdigest() + f" {platform.python_version()}\n"
+    wanted = hashlib.sha256(pins.read_bytes()).hexdigest() + f" {release}\n"
     if stamp.is_file() and stamp.read_text() == wanted:
         return python
-    venv.create(folder, clear=True, with_pip=True)
+    subprocess.run([base, "-m", "venv", "--clear", str(folder)], check=True)
     pip = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "-r", pins]
     subprocess.run([str(word) for word in pip], check=True)
     part = stamp.with_suffix(".part")
     part.write_text(wanted)
     part.rename(stamp)
     return python
+
+
+def _base(oldest: tuple[int, int]) -> tuple[str, str]:
+    """Return a Python of that release or a newer one, this one if it is, and its version."""
+    if sys.version_info >= oldest:
+        return sys.executable, platform.python_version()
+    root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    for minor in range(oldest[1], oldest[1] + 3):
+        there = [shutil.which(f"python3.{minor}"), *sorted(root.glob(f"3.{minor}.*/bin/python"))]
+        for python in map(str, filter(None, there)):
+            words = [python, "-c", "import platform, venv; print(platform.python_version())"]
+            told = subprocess.run(words, capture_output=True, text=True, check=False)
+            if told.returncode == 0:  # a shim of pyenv may stand for nothing
+                return python, told.stdout.strip()
+    raise RuntimeError(f"needs Python >= {oldest[0]}.{oldest[1]}, and none is here")
 
 
 def measure(
@@ -65,7 +81,7 @@ def measure(
     first nodes are run, and cpu_s and wall_s are scaled by examples (see scaled_by).
     """
     command = [
-        *([] if peer in MANY_CORES else _one_core()),
+        *([] if peer in MANY_CORES else one_core()),
         *(str(interpreter(peer, cache)), str(HERE / f"run_{peer}.py")),
         *("--work", work, "--rounds", str(rounds), "--fraction", str(fraction)),
     ]
@@ -80,7 +96,7 @@ def measure(
     return line
 
 
-def _one_core() -> list[str]:
+def one_core() -> list[str]:
     """Hold a command to the last core that we may use, where the system can."""
     taskset = shutil.which("taskset")
     return [taskset, "-c", str(max(os.sched_getaffinity(0)))] if taskset else []

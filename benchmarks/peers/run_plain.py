@@ -1,6 +1,9 @@
 # mypy: ignore-errors
 """The peer that everybody could write: a plain PyTorch loop over nodes and mini-batches."""
 
+from collections.abc import Iterable, Sequence
+from itertools import chain, repeat
+
 import torch
 from torch import nn
 from torch_work import Batch, batches, mean_loss, network, nodes
@@ -8,7 +11,14 @@ from watch import Watch, asked
 from work import LEARNING_RATE
 
 
-def run_round(net: nn.Module, of_nodes: list[list[Batch]], p: list[float]) -> int:
+def run_round(
+    net: nn.Module,
+    of_nodes: Iterable[list[Batch]],
+    p: Sequence[float],
+    lr: float = LEARNING_RATE,
+    epochs: int = 1,
+    momentum: float = 0.0,
+) -> int:
     """Train every node from the global model and put the weighted mean into the network."""
     parameters = list(net.parameters())
     start = [w.detach().clone() for w in parameters]
@@ -18,8 +28,8 @@ def run_round(net: nn.Module, of_nodes: list[list[Batch]], p: list[float]) -> in
         with torch.no_grad():
             for w, w0 in zip(parameters, start, strict=True):
                 w.copy_(w0)
-        optimizer = torch.optim.SGD(parameters, lr=LEARNING_RATE)
-        for x, y in mini:
+        optimizer = torch.optim.SGD(parameters, lr=lr, momentum=momentum)
+        for x, y in chain.from_iterable(repeat(mini, epochs)):
             optimizer.zero_grad()
             nn.functional.cross_entropy(net(x), y).backward()
             optimizer.step()

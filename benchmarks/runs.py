@@ -1,0 +1,115 @@
+"""Whole runs by Coterie and its peers: from the start of a command to its end.
+
+A new process, imports, data from disk, rounds, scores on 10,000 test examples every few rounds, and
+rows in a file: everything counts. Coterie also writes checkpoints (every second), the model, and a
+summary with validation accuracy, and takes the training loss before the first and after the last
+round. Peers write rows alone, are given the nodes' examples dealt already, and take mini-batches in
+the order of the examples; Coterie deals them and shuffles. Peers are set up as benchmarks/peers
+says. FLUTE (msrflute) is not here: it is no package, is run from its checkout, and pins PyTorch
+1.13.1.
+
+One core: CPU seconds of all processes of a run, pinned. All cores: wall seconds. Everybody has a
+turn, then everybody another; the least counts, and most over least is the spread. With --out,
+what was measured is kept, and not measured again.
+
+Usage: make bench-runs, or python benchmarks/runs.py [--case NAME ...] [--who NAME ...]
+[--turns 2] [--out runs.jsonl] [--quick].
+"""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent / "peers"))
+from case import Case
+from cases import lay_out, source, tiny
+from contest import Kept, Line, least, machine, measure, spread, turns
+
+WHO = ("coterie", "plain", "pfl", "fedjax", "flower")
+CASES = {
+    case.name: case
+    for case in (
+        Case("sr-1000", "sr", "fashion", 1000, 1000, 60, 10, 0.05, rounds=20, eval_every=5),
+        Case("2nn-1000", "2nn", "fashion", 1000, 1000, 60, 10, 0.05, rounds=20, eval_every=5),
+        Case("2nn-100", "2nn", "fashion", 100, 100, 430, 128, 0.1, 50, 10, threads=2),
+        Case("cnn-100", "cnn", "fashion", 100, 10, 430, 128, 0.1, 20, 10, threads=2),
+        Case("lr-mnist", "sr", "fashion", 1000, 10, 60, 10, 0.03, 100, 20, sd=1.0),
+    )
+}
+
+
+def table(case: Case, found: dict[tuple[str, int], list[Line]]) -> None:
+    """Print what a case took."""
+    of = "all" if case.cohort == case.nodes else f"{case.cohort}"
+    print(
+        f"\n{case.name}: {case.model}, {case.nodes:,} nodes x ~{case.examples}, {of} a round, "
+        f"batch {case.batch}, lr {case.lr:g}, {case.rounds} rounds, scored every "
+        f"{case.eval_every}; {source(case.data)}"
+    )
+    print(
+        f"{'who':8} {'CPU s':>8} {'times':>7} {'spread':>7} {'wall s':>8} {'times':>7} "
+        f"{'spread':>7} {'last row':>9} {'MB':>6} {'accuracy':>9} {'loss':>7} {'rows':>5}"
+    )
+    several = max(n for _, n in found)
+    ours = {n: found.get(("coterie", n)) for n in (1, several)}
+    for who in dict.fromkeys(name for name, _ in found):
+        cells = []
+        for n, key in ((1, "cpu_s"), (several, "wall_s")):
+            lines, base = found.get((who, n)), ours[n]
+            if not lines:
+                cells.append(f"{'-':>8} {'-':>7} {'-':>7}")
+                continue
+            times = f"{least(lines, key) / least(base, key):6.2f}x" if base else f"{'-':>7}"
+            cells.append(f"{least(lines, key):8.2f} {times} {spread(lines, key):>7}")
+        lines = found.get((who, several)) or found[who, 1]
+        last = lines[-1]
+        peak = max(line["peak_bytes"] for line in lines) / 1e6
+        print(
+            f"{who:8} {' '.join(cells)} {least(lines, 'last_row_s'):9.2f} {peak:6.0f} "
+            f"{last['accuracy']:9.2%} {last['loss']:7.4f} {last['evaluations']:5}",
+            flush=True,
+        )
+
+
+def phases(case: Case, cores: int, kept: Kept) -> None:
+    """Print how Coterie's time divides, from an extra run."""
+    line = measure(case, "phases", cores, 0, kept)
+    if line is None:
+        return
+    p = line["phases"]
+    scores = p.get("test scores", 0.0) + p.get("training loss", 0.0)
+    kept_s = p.get("records", 0.0) + p.get("checkpoints", 0.0)
+    print(
+        f"coterie on {cores}: {p['total']:.2f} s = {p['until first step']:.2f} until the first "
+        f"local step (imports {p['imports']:.2f}), {p.get('training', 0.0):.2f} training, "
+        f"{scores:.2f} scores (training loss {p.get('training loss', 0.0):.2f}), "
+        f"{kept_s:.2f} records and checkpoints; the first scores are before the first step"
+    )
+
+
+def main() -> None:
+    """Print a table for each case."""
+    ask = argparse.ArgumentParser(description=__doc__)
+    ask.add_argument("--case", nargs="+", choices=CASES, default=list(CASES))
+    ask.add_argument("--who", nargs="+", choices=WHO, default=WHO)
+    ask.add_argument("--turns", type=int, default=2)
+    ask.add_argument("--out", type=Path, help="file of JSON lines to keep, and to go on from")
+    ask.add_argument("--quick", action="store_true", help="tiny cases: does everything run?")
+    args = ask.parse_args()
+    kept, several = Kept(args.out), len(os.sched_getaffinity(0))
+    cores = sorted({1, several})
+    print(machine(), flush=True)
+    for name in args.case:
+        case = tiny(CASES[name]) if args.quick else CASES[name]
+        lay_out(case)
+        found = turns(case, args.who, args.turns, kept, cores)
+        if found:
+            table(case, found)
+        if "coterie" in args.who:
+            for n in cores:
+                phases(case, n, kept)
+
+
+if __name__ == "__main__":
+    main()
