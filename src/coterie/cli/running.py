@@ -112,6 +112,7 @@ def go_on(
     Code that the folder names is called only if the user names it, too, by FILE or by --set.
     """
     from coterie.config.files import code_of, code_set, load_experiment
+    from coterie.runs.record import COMPLETE
     from coterie.runs.sweep import check_same, recorded_jobs, still_to_do
 
     if out:
@@ -131,11 +132,13 @@ def go_on(
         for key, path in sorted(code - code_of(*(job.config for job in every))):
             raise click.UsageError(f"--set {key}={path}: no run of {folder} was begun with it")
     todo, lines = still_to_do(every)
-    if todo:
-        for line in lines:
+    later = [] if todo else [line for line in lines if line.endswith(COMPLETE)]  # if they are read
+    for line in lines:
+        if line not in later:
             echo(line, err=True)
+    if todo:
         run_all(folder, todo, pace)
-    return every, [] if todo else lines
+    return every, later
 
 
 def run_all(folder: Path, todo: "list[Job]", pace: Pace, again: str = "") -> None:
