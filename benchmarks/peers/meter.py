@@ -24,8 +24,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, Thread
+from typing import NoReturn
 
-PR_SET_CHILD_SUBREAPER = 36
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 LINGER_S = 20.0  # that processes may outlive the command
 
 
@@ -75,8 +76,21 @@ class Seen:
             self.most = max(self.most, memory(pid for pid, _ in now))
 
 
+def end_all() -> None:
+    """End our descendants, one by one."""
+    for pid, _ in descendants(os.getpid()):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def leave(*_: object) -> NoReturn:
+    """Leave nothing behind when we are told to end, or when who started us has ended."""
+    end_all()
+    os._exit(1)
+
+
 def reap_all() -> None:
-    """Wait for orphans; end those that linger, one by one."""
+    """Wait for orphans; end those that linger."""
     until = time.monotonic() + LINGER_S
     while True:
         try:
@@ -85,9 +99,7 @@ def reap_all() -> None:
             return
         if pid == 0:
             if time.monotonic() > until:
-                for orphan, _ in descendants(os.getpid()):
-                    with suppress(ProcessLookupError):
-                        os.kill(orphan, signal.SIGKILL)
+                end_all()
             time.sleep(0.05)
 
 
@@ -98,7 +110,10 @@ def main() -> None:
     ask.add_argument("command", nargs=argparse.REMAINDER)
     args = ask.parse_args()
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    signal.signal(signal.SIGTERM, leave)
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     seen, ended = Seen(), Event()
     watcher = Thread(target=seen.watch, args=(args.every, ended), daemon=True)
     begun, start = time.time(), time.perf_counter()
