@@ -216,6 +216,27 @@ def slope(x: Sequence[float], y: Sequence[float]) -> float:
     return math.log(y[-1] / y[-2]) / math.log(x[-1] / x[-2])
 
 
+def exponent(x: Sequence[float], y: Sequence[float]) -> str:
+    """Write an exponent; one of hardly anything has no sign.
+
+    >>> exponent([1, 10], [2.0, 20.0]), exponent([1, 10], [2.0, 1.999])
+    ('1.00', '0.00')
+    """
+    return f"{slope(x, y):.2f}".replace("-0.00", "0.00")
+
+
+def short(value: float) -> str:
+    """Write a round number on an axis.
+
+    >>> short(20), short(2_000), short(1e6)
+    ('20', '2k', '1M')
+    """
+    for unit, letter in ((1e6, "M"), (1e3, "k")):
+        if value >= unit:
+            return f"{value / unit:g}{letter}"
+    return f"{value:g}"
+
+
 def table(parts: Sequence[str], out: Path) -> None:
     """Print the least of the turns, and the exponents."""
     for part in parts:
@@ -226,7 +247,7 @@ def table(parts: Sequence[str], out: Path) -> None:
         print(f"\n{found[0][0].grown} ({FIXED[part]})")
         for row in zip(x, cpu, peak, strict=True):
             print("  {:9,} {:8.1f} s {:8.0f} MiB".format(*row))
-        print(f"  last decade: CPU x^{slope(x, cpu):.2f}, memory x^{slope(x, peak):.2f}")
+        print(f"  last decade: CPU x^{exponent(x, cpu)}, memory x^{exponent(x, peak)}")
 
 
 def picture(parts: Sequence[str], out: Path, path: Path) -> None:
@@ -249,16 +270,18 @@ def picture(parts: Sequence[str], out: Path, path: Path) -> None:
                 axis.set_xscale("log")
                 axis.set_yscale("log")
                 axis.grid()
-                said = f"x^{slope(x, y):.2f}"
+                axis.set_xticks(x, [short(value) for value in x])
+                axis.set_xticks([], minor=True)
+                said = f"x^{exponent(x, y)}"
                 near = {"xytext": (-4, 5), "textcoords": "offset points", "ha": "right"}
                 axis.annotate(said, (x[-1], y[-1]), **near)
-            axes[0, column].set_title(FIXED[part])
-            axes[1, column].set_xlabel(found[0][0].grown)
+            axes[1, column].set_xlabel(f"{found[0][0].grown}\n({FIXED[part]})")
         for axis, what in zip(
             axes[:, 0], ("CPU seconds of a run", "most memory (MiB)"), strict=True
         ):
             axis.set_ylabel(what)
-            axis.set_ylim(top=1.6 * axis.get_ylim()[1])
+            low, high = axis.get_ylim()
+            axis.set_ylim(low, 1.6 * high)
             plain_log(axis.yaxis)
         path.write_bytes(save(figure, path.suffix.removeprefix(".")))
     print(f"\n{path}: exponents are of the last decade")
