@@ -24,6 +24,7 @@ from plans import EXAMPLE
 from resuming import stopped_at, tiny
 
 MOST_S, MOST_WALL_S, SERVED_S = 10.0, 120.0, 2.0
+WORK_S = 60.0  # for a line that is good after all, and searches or trains as it says
 ASK_AGAIN_S = 5.0  # whoever imports may lose a Ctrl-C: C code that clears errors clears that, too
 TINY = {"data": {"sample": 0.05}, "partition": {"num_nodes": 10}, "train": {"steps": 2}}
 NODES = "node,site,cat,dog\na,s,40,2\nb,s,3,40\nc,t,9,9\nd,t,8,1\n"
@@ -320,11 +321,11 @@ def ended(words: list[str], here: Path, folder: Path) -> tuple[str, str, float]:
         return "signal", signal.Signals(os.WTERMSIG(status)).name, spent
     if "Traceback" in text or " failed: " in last or "Warning:" in text:
         return "foreign", text[-500:], spent
-    if spent > MOST_S:
+    code = os.WEXITSTATUS(status)
+    if spent > (MOST_S if code else WORK_S):
         return "slow", f"{spent:.0f} s: {last[:200]}", spent
     if "not enough memory" in last or "more memory than there is" in last:
         return "memory", last[:200], spent
-    code = os.WEXITSTATUS(status)
     if code == 0 or (code, words[:2]) == (1, ["flower", "status"]):
         return "read", "", spent
     if code not in (2, 130) or not last.startswith("coterie: "):

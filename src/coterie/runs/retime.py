@@ -66,8 +66,8 @@ def retime(run: RecordedRun, overrides: Sequence[str]) -> RecordedRun:
         if len(states) != len(run.rows):
             raise RecordError(f"it has {len(run.rows)} rows where {len(states)} belong")
         rows = [_row(old, state) for old, state in zip(run.rows, states, strict=True)]
-    except ConfigError:
-        raise
+    except ConfigError as error:
+        raise ConfigError(f"{run.folder}: {error}") from error
     except CoterieError as error:
         raise RecordError(f"{run.folder}: cannot be timed so ({error})") from error
     except KeyError as error:

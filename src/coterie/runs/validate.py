@@ -15,7 +15,7 @@ from coterie.config.schema import build
 from coterie.config.settings import Config
 from coterie.config.toml import read_toml
 from coterie.core.convert import convert
-from coterie.core.errors import ConfigError
+from coterie.core.errors import CoterieError
 from coterie.core.regular import read_text
 from coterie.core.types import Json
 
@@ -371,6 +371,6 @@ class _Part:
 def _odd_part(part: _Part) -> str:
     try:
         build(Config, part.content)
-    except ConfigError as error:
+    except CoterieError as error:  # of settings, and of parts such as partitions by name
         return str(error)
     return ""
