@@ -30,6 +30,8 @@ LEVELS = [
 HOMES = {
     "PIL": ("data/celeba.py",),
     "platformdirs": ("core/cache_folder.py",),
+    "llvmlite": ("engine/kernels/loops.py",),
+    "numba": ("engine/kernels/loops.py",),
     "pyarrow": ("core/parquet.py",),
     "ray": ("engine/ray/cluster.py",),
     "tensorboard": ("trackers/tensorboard.py",),
