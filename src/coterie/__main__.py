@@ -4,6 +4,7 @@ import atexit
 import os
 import signal
 import sys
+from dataclasses import make_dataclass
 from typing import Any
 
 DIGITS = 15  # of any number in the environment
@@ -29,7 +30,7 @@ def main() -> None:
         run(prog_name="coterie")
     finally:
         _answer(dict.fromkeys(heeded, _once))
-        exec("")  # lets Python forget a Ctrl-C within another exec, which -m would end by
+        make_dataclass("Nothing", ())  # runs a text, so that Python forgets a Ctrl-C within another
 
 
 def _mend_environment() -> None:

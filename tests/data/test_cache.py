@@ -235,7 +235,7 @@ def test_a_function_of_yours_can_be_the_dataset(
     assert load("my_data:make", tmp_path).n_classes == 2
     for name, says in {
         "my_data:wrong": r"returned int, not a coterie\.Dataset",
-        "my_data:broken": "raised ValueError: no$",
+        "my_data:broken": r"raised ValueError: no \(my_data\.py, line 7\)$",
         "my_data:nothing": "has no function 'nothing'",
     }.items():
         with pytest.raises(DataError, match=says):

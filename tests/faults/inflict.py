@@ -68,6 +68,11 @@ def kills(rig: Rig, n: int, tally: Tally) -> None:
                 break
 
 
+def _moment(rig: Rig, seconds: float) -> float:
+    """Draw a moment of a command, rather an early one: most of the rest is Python's own end."""
+    return seconds * float(rig.rng.random() ** 3)
+
+
 def _killed(rig: Rig, case: Case) -> Ended:
     known = rig.undisturbed(case.kind)
     words = case.kind.again(case.place)
@@ -75,10 +80,11 @@ def _killed(rig: Rig, case: Case) -> Ended:
         who = rig.rng.choice([1, GROUP]) if case.kind.workers else 1
         at = rig.rng.randint(1, known.counted.calls)
         rig.strike(case, Happens(at_call=at, kill=who))
+        case.unable = True  # also where a worker is killed, and its parent tells of it
         return case.end(case.start(*words), 0, 2, -signal.SIGKILL)
     rig.control.set(case.place)
     started = case.start(*words)
-    time.sleep(rig.rng.uniform(0.0, known.seconds))
+    time.sleep(_moment(rig, known.seconds))
     with suppress(ProcessLookupError):
         os.killpg(started[0], signal.SIGKILL)
     return case.end(started, 0, 2, -signal.SIGKILL)
@@ -141,7 +147,7 @@ def signalled(number: signal.Signals) -> Inflict:
             case, known = rig.case(kind), rig.undisturbed(kind)
             first = ending(case.place)
             started = case.start()
-            time.sleep(rig.rng.uniform(0.0, known.seconds))
+            time.sleep(_moment(rig, known.seconds))
             with suppress(ProcessLookupError):
                 os.killpg(started[0], number)
             ended = case.end(started, 0, 130, -number)
@@ -163,7 +169,9 @@ def paused(rig: Rig, n: int, tally: Tally) -> None:
         os.killpg(started[0], signal.SIGSTOP)
         over = _ended(started[0])
         if begun and not over:
+            case.unable = True  # who is paused may be writing
             other = case.end(case.start("run", "--resume", OUT), 2, 0)
+            case.unable = False
             if other.code == 2 and "another process is running it" not in other.err:
                 case.bad.append(f"{kind.name}: refused otherwise: {other.err}")
         os.killpg(started[0], signal.SIGCONT)

@@ -129,7 +129,7 @@ class Zygote:
 
 def _command(asked: dict[str, object]) -> None:
     """Become a command: its folder, its environment, its streams; then run it."""
-    from coterie.cli import main
+    from coterie.__main__ import main
 
     os.setsid()
     os.chdir(str(asked["cwd"]))

@@ -127,7 +127,10 @@ class RunWriter:
                     raise self._taken()
                 yield
             finally:
-                path.unlink(missing_ok=True)
+                try:
+                    path.unlink(missing_ok=True)
+                except OSError:  # of a disk that fails now and then; nobody else would remove it
+                    path.unlink(missing_ok=True)
 
     def _check_rows(self) -> None:
         """Refuse rows that are no regular file: a pipe would keep us waiting."""
