@@ -9,6 +9,8 @@ from typing import Any
 from coterie.core.errors import PartitionError, RecordError
 from coterie.core.parquet_pages import check_pages
 
+MOST_SAID = 200  # characters of what pyarrow says, which may be a whole value
+
 
 def read_parquet(path: Path, total: int) -> dict[str, Sequence[str]]:
     """Read every column of a Parquet file as text; it must have a row for each example."""
@@ -29,7 +31,7 @@ def read_parquet(path: Path, total: int) -> dict[str, Sequence[str]]:
         text = [column.cast(pa.string()).to_pylist() for column in table.columns]
         names = table.column_names
     except (pa.ArrowException, OSError, ValueError) as error:
-        reason = str(error).partition("\n")[0]
+        reason = str(error).partition("\n")[0][:MOST_SAID]
         raise PartitionError(f"{path}: not a Parquet file of text or numbers ({reason})") from error
     return dict(zip(names, text, strict=True))
 
@@ -48,7 +50,7 @@ def read_columns(path: Path) -> dict[str, list[Any]]:
         check_pages(path)
         found: dict[str, list[Any]] = parquet.read_table(path).to_pydict()
     except (pa.ArrowException, OSError, ValueError) as error:
-        reason = str(error).partition("\n")[0]
+        reason = str(error).partition("\n")[0][:MOST_SAID]
         raise ValueError(f"{path.name}: not a Parquet file ({reason})") from error
     return found
 
