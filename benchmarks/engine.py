@@ -192,14 +192,17 @@ def updates(*, quick: bool) -> None:
 
 def cores(*, quick: bool) -> None:
     """Print wall seconds of a round on one core, on two, and by two processes apart."""
-    print("\nwall seconds of a round on one core and on two")
-    print(f"{'work':9} {'one':>8} {'two':>8} {'times':>7}   two processes apart")
-    for name in ("2nn-100", "2nn-1000", "sr-1000", "cnn-100"):
+    print("\nwall seconds of a round on one core and on two, least of some rounds")
+    print(f"{'work':9} {'kernel':9} {'one':>8} {'two':>8} {'times':>7}   two processes apart")
+    dense = [(name, kernel) for name in COMPARED[:3] for kernel in ("dense", "compiled")]
+    for name, kernel in [*dense, ("cnn-100", "")]:
         fraction = {"cnn-100": 0.1}.get(name, 0.2 if quick else 1.0)
         rounds = 2 if quick or name == "cnn-100" else 5
-        one, two = (min(apart(name, rounds, fraction, workers=w)["wall_s_rounds"]) for w in (1, 2))
+        one, two = (
+            min(apart(name, rounds, fraction, kernel, workers=w)["wall_s_rounds"]) for w in (1, 2)
+        )
         words = [sys.executable, __file__, "--one", name, "--rounds", str(rounds)]
-        words += ["--fraction", str(fraction)]
+        words += ["--fraction", str(fraction), "--kernel", kernel]
         env = os.environ | ONE_THREAD
         both = [
             subprocess.Popen(words, env=env, stdout=subprocess.PIPE, text=True) for _ in range(2)
@@ -207,7 +210,8 @@ def cores(*, quick: bool) -> None:
         walls = [json.loads(b.communicate()[0].splitlines()[-1])["wall_s_rounds"] for b in both]
         scale = WORKS[name].sizes().sum() / WORKS[name].part(fraction).sizes().sum()
         ideal = 2 * one / (scale * max(map(min, walls)))
-        print(f"{name:9} {one:8.3f} {two:8.3f} {one / two:6.2f}x {ideal:6.2f}x")
+        cells = f"{one:8.3f} {two:8.3f} {one / two:6.2f}x {ideal:6.2f}x"
+        print(f"{name:9} {kernel or 'single':9} {cells}", flush=True)
 
 
 def growth(*, quick: bool) -> None:
