@@ -71,7 +71,7 @@ ROWS = {
         (
             "pfl's benchmark image_classification, CIFAR-10 IID, 1,000 users x 50, 50 a round, "
             "batch 10, lr 0.1, 1,500 rounds, scored every 10:",
-            "on an A100 (arXiv 2404.06430): pfl 7 to 72 times as fast as other simulators",
+            "by its abstract (arXiv 2404.06430): pfl 7 to 72 times as fast as other simulators",
         ),
         "30 rounds, scaled; users weighted by examples, which is the same here",
         ("one",),

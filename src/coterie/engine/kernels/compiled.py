@@ -1,4 +1,4 @@
-"""Chains of linear layers with small batches, by loops that Numba compiles: no Python between."""
+"""Chains of linear layers by loops that Numba compiles: no Python between two batches."""
 
 from collections.abc import Sequence
 from importlib.util import find_spec
