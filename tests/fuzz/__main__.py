@@ -13,6 +13,7 @@ import json
 import os
 import platform
 import random
+import signal
 import sys
 import tempfile
 import time
@@ -52,6 +53,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--out", type=Path, help="write the summary here, too")
     asked = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
     names = [name for name in READERS if not asked.only or name in asked.only]
     limit = asked.inputs // max(len(names), 1) if asked.inputs else None
     with_lines = not asked.only or "lines" in asked.only

@@ -15,7 +15,7 @@ from coterie.config.files import to_toml
 from coterie.runs.execute import execute
 from coterie.trackers import Follower, TrackingError, beside, parse_target
 from coterie.trackers.process import Beside
-from resuming import coterie, n_rows, outcome, start, stopped_at, sweep, tiny, wait_for
+from resuming import PATIENCE_S, coterie, n_rows, outcome, start, stopped_at, sweep, tiny, wait_for
 from tracked import recorded, stand_in, summary
 
 OWN = "own_tracker:open"
@@ -161,6 +161,18 @@ def test_a_tracker_that_hangs_is_told_of_and_then_given_up() -> None:
     first, last = said
     assert first == f"{OWN}: sending the rest"
     assert last.startswith(f"{OWN}: no answer for 20 s, gave up; send the rest with: coterie")
+
+
+def test_a_tracker_lost_before_any_row_is_told_of_when_there_is_one_to_send() -> None:
+    said: list[str] = []
+    tracker = Beside(parse_target(f"{OWN}=seen"), Path("r"), said.append)
+    tracker._process.kill()
+    tracker._ear.join(PATIENCE_S)
+    assert said == []
+    tracker.begun(Path("r"))
+    tracker.close()
+    way = f"coterie track r --to {OWN}=seen"
+    assert said == [f"{OWN}: {OWN}'s process ended; send the rest with: {way}"]
 
 
 def test_what_a_tracker_prints_does_not_reach_the_terminal() -> None:

@@ -80,14 +80,16 @@ class Beside:
         self._process.start()
         theirs.close()
         self._heard = clock()
-        self._failed = self._ended = False
+        self._failed = self._ended = self._begun = self._gone = False
         self._lock = threading.Lock()
         self._ear = threading.Thread(target=self._listen, daemon=True)
         self._ear.start()
 
     def begun(self, folder: Path) -> None:
         """Tell of a run that has written a row."""
+        self._begun = True
         self._send(folder.absolute())
+        self._tell_if_lost()
 
     def over(self) -> None:
         """Tell that no more will come."""
@@ -134,7 +136,12 @@ class Beside:
             elif what == "end":
                 self._ended = True
                 break
-        if not self._ended:
+        self._gone = True
+        self._tell_if_lost()
+
+    def _tell_if_lost(self) -> None:
+        """Say that the process has ended, once there is a run with something to send."""
+        if self._begun and self._gone and not self._ended:
             self._give_up(f"{self._target.kind}'s process ended")
 
     def _give_up(self, why: str) -> None:
