@@ -200,6 +200,31 @@ def test_whatever_a_users_code_raises_is_one_line(
         assert "please report" not in done.output
 
 
+TRAINS_BADLY = """
+from torch import nn
+class Broken(nn.Linear):
+    def forward(self, x):
+        if self.training:
+            raise ValueError("a bug\\nof this model")
+        return super().forward(x)
+def make():
+    return nn.Sequential(nn.Flatten(), Broken(784, 10))
+"""
+
+
+def test_a_bug_of_a_users_model_is_not_taken_for_one_of_the_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    Path("trains_badly.py").write_text(TRAINS_BADLY, encoding="utf-8")
+    sets = ("partition.num_nodes=10", "train.steps=3", "model.name=trains_badly:make")
+    done = coterie("run", "quickstart", *(w for one in sets for w in ("--set", one)))
+    assert done.exit_code == 2, done.output
+    why = "code that is not coterie's failed: ValueError: a bug (trains_badly.py, line 6)"
+    assert f"{why}; COTERIE_DEBUG=1 shows where" in done.output
+
+
 def test_a_command_that_fails_in_a_way_nobody_foresaw_is_one_line(tmp_path: Path) -> None:
     program = (
         "import coterie.analysis.compare as c, coterie.cli as cli\n"

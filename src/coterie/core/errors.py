@@ -59,7 +59,7 @@ class GroupingError(CoterieError):
 
 
 class OwnCodeError(GroupingError):
-    """A user's own grouping that does not work; once it does, a run can go on."""
+    """A user's own code that does not work; once it does, a run can go on."""
 
 
 class ModelError(CoterieError):

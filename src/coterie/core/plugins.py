@@ -28,6 +28,15 @@ def reason(error: BaseException) -> str:
     return f"{kind}: {said}{where}" if said else f"{kind}{where}"
 
 
+def is_theirs(error: BaseException) -> bool:
+    """Whether an error comes from a user's code that coterie called."""
+    files = [Path(frame.filename) for frame in extract_tb(error.__traceback__)]
+    package, here = Path(__file__).parents[1], Path(__file__).parent  # core calls nobody
+    ours = [at for at, file in enumerate(files) if file.is_relative_to(package)]
+    called = [at for at in ours if not files[at].is_relative_to(here)]
+    return bool(called) and any(_theirs(str(file)) for file in files[ours[-1] + 1 :])
+
+
 def _theirs(file: str) -> bool:
     """Whether a file is neither coterie's nor of an installed package nor Python's own."""
     path = Path(file)

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from importlib.metadata import version
 
 from coterie.core.boundary import DEBUG, debugging, in_a_line
-from coterie.core.errors import CoterieError
-from coterie.core.plugins import reason
+from coterie.core.errors import CoterieError, OwnCodeError
+from coterie.core.plugins import is_theirs, reason
 
 SEE = f"{DEBUG}=1 shows where"
 
@@ -46,6 +46,8 @@ def in_our_words(error: BaseException) -> CoterieError:
     """
     if not isinstance(error, Exception):  # SystemExit, or a kind of a user's own
         return CoterieError(f"code that is not coterie's ended the program: {reason(error)}")
+    if is_theirs(error) and not isinstance(error, MemoryError):
+        return OwnCodeError(f"code that is not coterie's failed: {reason(error)}; {SEE}")
     if isinstance(error, FileNotFoundError) and not _has_folder():
         return CoterieError("the current folder was deleted; change to another one")
     if isinstance(error, MemoryError):
