@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,8 @@ class Kind:
     replaces: tuple[str, ...] = ()  # files that are there before, and are made anew
     trains: bool = False
     workers: bool = False  # processes of its own, which take seconds to load
+    code: tuple[str, ...] = ()  # words that name one's own code again, as --resume wants it
+    after: tuple[str, ...] = ()  # a command that is to make whole what a fault beside it left out
 
     def prepare(self, place: Path, done: Path) -> None:
         """Put into a new folder what the command needs; `done` is a complete run."""
@@ -55,7 +57,8 @@ class Kind:
         begun = any((place / OUT / name).exists() for name in (ROWS, RUNS))
         if self.words[0] == "retime" and any((place / OUT).glob(f"*/{ROWS}")):
             return ("compare", OUT)
-        return ("run", "--resume", OUT) if begun and self.words[0] == "run" else self.words
+        on = ("run", "--resume", OUT, *self.code)
+        return on if begun and self.words[0] == "run" else self.words
 
 
 def _merged(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
@@ -79,6 +82,7 @@ MEASURED = {"measure": ["accuracy", "nodes", "Delta/2"], "measure_groups": True}
 REGROUPED = {"name": "fedavg-ic", "grouping": "reference", "regroup_every": 2}
 PLANNED = {"algorithm": {"name": "fedavg-ic", "grouping": "reference"}}
 SAVED = ("--save", "saved.csv", "--export", "plan.json", "--out", "page.html")
+TRACKED = ("--track", "own_tracker:open=tracked")
 CHEAP = ("--only", "seed=0", "--only", "algorithm.name=hierfavg")
 
 KINDS = [
@@ -93,7 +97,11 @@ KINDS = [
     _run("run, IFCA", algorithm={"name": "ifca"}),
     _run("run, participation", participation={"fraction": 0.7, "dropout": 0.2}),
     _run("run, auto", algorithm={"name": "fedavg-ic", "tau1": "auto", "tau2": "auto"}),
-    _run("run --track", "--track", "own_tracker:open=tracked", workers=True),
+    replace(
+        _run("run --track", *TRACKED, workers=True),
+        code=TRACKED,
+        after=("track", OUT, "--to", TRACKED[1]),
+    ),
     _sweep("sweep", "--jobs", "1"),
     _sweep("sweep --jobs 2", "--jobs", "2", workers=True),
     Kind(

@@ -68,6 +68,8 @@ class Case:
             started = self.start(*self.kind.again(self.place))
             last = self.end(started, 0)
             self.bad += [f"{self.kind.name}: again: {last.err[-300:]}"] * (last.code != 0)
+        if self.kind.after:
+            self.end(self.start(*self.kind.after), 0)
         differs = difference(ending(self.place), self.rig.undisturbed(self.kind).ending)
         if differs:
             self.bad.append(f"{self.kind.name}: in the end {differs}")
