@@ -2,11 +2,10 @@
 
 A new process, imports, data from disk, rounds, scores on 10,000 test examples every few rounds, and
 rows in a file: everything counts. Coterie also writes checkpoints (every second), the model, and a
-summary with validation accuracy, and takes the training loss before the first and after the last
-round. Peers write rows alone, are given the nodes' examples dealt already, and take mini-batches in
-the order of the examples; Coterie deals them and shuffles. Peers are set up as benchmarks/peers
-says. FLUTE (msrflute) is not here: it is no package, is run from its checkout, and pins PyTorch
-1.13.1.
+summary with validation accuracy. Peers write rows alone, are given the nodes' examples dealt
+already, and take mini-batches in the order of the examples; Coterie deals them and shuffles. Peers
+are set up as benchmarks/peers says. FLUTE (msrflute) is not here: it is no package, is run from its
+checkout, and pins PyTorch 1.13.1.
 
 One core: CPU seconds of all processes of a run, pinned. All cores: wall seconds. Everybody has a
 turn, then everybody another; the least counts, and most over least is the spread. With --out,

@@ -19,8 +19,8 @@ from coterie.engine.contract import LocalSteps, Models
 from coterie.engine.device import for_sums, to_host
 from coterie.engine.local_rule import LocalRule
 from coterie.engine.means import add_up, divide
-from coterie.engine.module import Nodes, centred_gram
-from coterie.engine.scoring import sums_of, tally_classes
+from coterie.engine.module import Nodes, centred_gram, tally_classes
+from coterie.engine.scoring import sums_of
 from coterie.engine.update import NOTHING, At, Update
 from coterie.engine.vectorized import Vectorized
 from coterie.models import make_model
@@ -175,7 +175,6 @@ ASKED: dict[str, Callable[[Vectorized, Models], Any]] = {
     "evaluate": lambda e, m: e.evaluate(m.w[0], "test"),
     "losses": lambda e, m: e.losses(m.w[:1]),
     "own_losses": lambda e, m: e.own_losses(m),
-    "by_class": lambda e, m: e.by_class(m.w[0], "test"),
     "measure": lambda e, m: e.measure(m.w[0], GROUPS),
 }
 
@@ -232,7 +231,8 @@ def test_a_run_looks_at_its_scores_alone() -> None:
     with watched() as watch:
         there = run(NAME, "stacked")
         asked = {line.rpartition(" ")[2] for line in watch.looked}
-        assert asked == {"engine.device.to_host", "engine.kernels.stacked.treats_examples_alone"}
+        tried = {"engine.habits._few", "engine.habits.treats_examples_alone"}  # the module, once
+        assert asked == {"engine.device.to_host", *tried}
     assert [value is None for value in there] == [value is None for value in here]
     some = [[value for value in values if value is not None] for values in (there, here)]
     assert some[0] == pytest.approx(some[1], rel=1e-5)

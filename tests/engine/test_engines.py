@@ -12,9 +12,9 @@ from torch import nn
 from coterie.core.errors import DivergenceError, TrainingError
 from coterie.divergences.sketch import Sketch
 from coterie.engine.contract import LocalSteps, Models
+from coterie.engine.habits import treats_examples_alone
 from coterie.engine.kernels import Kernel
 from coterie.engine.kernels.dense import find_chain
-from coterie.engine.kernels.stacked import treats_examples_alone
 from coterie.engine.local_rule import LocalRule
 from coterie.engine.module import inputs
 from coterie.engine.sequential import Sequential

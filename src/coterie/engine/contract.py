@@ -107,10 +107,12 @@ class Measured:
 
 @dataclass(frozen=True)
 class Score:
-    """Mean loss and accuracy on one part of the data."""
+    """Mean loss and accuracy on one part of the data; right answers and examples of every class."""
 
     loss: float
     accuracy: float
+    class_right: Ints | None = field(default=None, compare=False, repr=False)  # [classes]
+    class_count: Ints | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +120,8 @@ class NodeScores:
     """Each node's own model on held-out examples: mean loss, right answers and examples, all [n].
 
     Where nodes hold examples out of their own, right answers and examples of every class are summed
-    over the nodes, [classes]. A node without any has the loss nan.
+    over the nodes, [classes]. Where these are pooled, right answers are of each distinct model,
+    [models, classes]. A node without any example has the loss nan.
     """
 
     loss: Floats
@@ -162,9 +165,6 @@ class Engine(Protocol):
 
     def evaluate(self, w: "Tensor", part: HeldPart) -> Score:
         """Score the model w on held-out examples."""
-
-    def by_class(self, w: "Tensor", part: HeldPart) -> tuple[Ints, Ints]:
-        """Count right answers of w and examples of every class, [classes] each."""
 
     def has_own(self, part: HeldPart) -> bool:
         """Whether nodes hold out examples of their own in a part; else it is pooled."""

@@ -1,6 +1,7 @@
 """Every node's full-data gradient, and what a planner or a row needs of it."""
 
 import math
+import threading
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +18,7 @@ from coterie.engine.threads import Team
 
 JOB_BYTES = 16 << 20  # of gradients that a job returns
 KEPT_BYTES = 512 << 20  # of gradients that are kept rather than computed twice
+CACHED_BYTES = 1 << 20  # of gradients that are compared with their group's at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +40,7 @@ class Gauge:
         """Take how gradients are computed, of what, and by whom."""
         self._kernel, self._shards, self._team = kernel, shards, team
         self._d, self._d_last = d, d_last
+        self._own = threading.local()  # of each thread: where gradients go that are not kept
 
     def gradients(self, w: Tensor, sketch: Sketch | None = None) -> Gradients:
         """Compute every node's full-data loss and gradient at w, as the planner may see them."""
@@ -54,7 +57,9 @@ class Gauge:
         rows = (
             torch.empty(m, sketch.size, dtype=torch.float64) if sketch else w.new_empty(m, self._d)
         )
-        for nodes, some, grads in self._team.do(lambda nodes: self._grads(w, nodes), self._few()):
+        few = self._few()
+        taken = self._team.do(lambda nodes: self._grads(w, nodes, lasting=True), few)
+        for nodes, (some, grads) in zip(few, taken, strict=True):
             each.append(some)
             found = torch.from_numpy(sketch.apply(grads.cpu().numpy())) if sketch else grads
             rows[row[nodes]] = found
@@ -78,15 +83,21 @@ class Gauge:
         losses, kept = [], []
         mass = np.bincount(z, weights=p, minlength=K)
         sums = torch.zeros(K, self._d, dtype=torch.float64, device=for_sums(w.device))
-        for nodes, some, grads in self._team.do(lambda nodes: self._grads(w, nodes), self._few()):
-            losses.append(some)
+
+        def add_up(nodes: Ints) -> tuple[Tensor, Ints, Tensor, list[tuple[Ints, Tensor]]]:
+            some, grads = self._grads(w, nodes, lasting=keep)
             groups, at_group = np.unique(z[nodes], return_inverse=True)
             weights = torch.zeros(len(groups), len(nodes), dtype=w.dtype)
             weights[at_group, np.arange(len(nodes))] = torch.from_numpy(
                 p[nodes] / mass[z[nodes]]
             ).to(w.dtype)
-            sums[groups] += (weights.to(grads) @ grads).to(sums)
-            kept += [(nodes, grads)] if keep else []
+            return some, groups, weights.to(grads) @ grads, [(nodes, grads)] if keep else []
+
+        for some, groups, part, rows in self._team.do(add_up, self._few()):
+            losses.append(some)
+            for k, mean in zip(groups, part, strict=True):
+                sums[k] += mean.to(sums.device)
+            kept += rows
         return Centres(torch.cat(losses), sums, kept)
 
     def distances(self, w: Tensor, z: Ints, near: Tensor, found: Centres | None) -> list[float]:
@@ -102,14 +113,32 @@ class Gauge:
 
         Gradients that would take much memory were not kept and are computed again.
         """
-        again = (found.kept if found else None) or self._team.do(
-            lambda nodes: self._grads(w, nodes)[::2], self._few()
-        )
-        return [(nodes, (grads - near[z[nodes]]).norm(dim=1)) for nodes, grads in again]
 
-    def _grads(self, w: Tensor, nodes: Ints) -> tuple[Ints, Tensor, Tensor]:
-        out = w.new_empty(len(nodes), self._d)
-        return nodes, self._kernel.gradients(w, nodes, out), out
+        def far(job: tuple[Ints, Tensor | None]) -> tuple[Ints, Tensor]:
+            nodes, grads = job
+            if grads is None:
+                grads = self._grads(w, nodes, lasting=False)[1]
+            size = max(1, CACHED_BYTES // (grads.element_size() * self._d))
+            group = torch.from_numpy(z[nodes]).to(near.device)
+            off = [
+                (some - near.index_select(0, of)).norm(dim=1)
+                for some, of in zip(torch.split(grads, size), torch.split(group, size), strict=True)
+            ]
+            return nodes, torch.cat(off)
+
+        jobs: list[tuple[Ints, Tensor | None]] = [*found.kept] if found else []
+        jobs = jobs or [(nodes, None) for nodes in self._few()]
+        return list(self._team.do(far, jobs))
+
+    def _grads(self, w: Tensor, nodes: Ints, *, lasting: bool) -> tuple[Tensor, Tensor]:
+        """Losses [c] and gradients [c, d]; unless lasting, these are good until the next ones."""
+        place = None if lasting else getattr(self._own, "place", None)
+        if place is None or len(place) < len(nodes):
+            place = w.new_empty(len(nodes), self._d)
+        if not lasting:
+            self._own.place = place
+        out = place[: len(nodes)]
+        return self._kernel.gradients(w, nodes, out), out
 
     def _few(self) -> list[Ints]:
         """Cut the nodes here into jobs whose gradients fit into memory."""

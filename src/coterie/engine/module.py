@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -16,6 +17,10 @@ from coterie.core.errors import CoterieError, ModelError, TrainingError, words_o
 from coterie.core.plugins import reason
 from coterie.engine.contract import HeldPart, Score
 from coterie.engine.device import for_sums, to_host
+from coterie.engine.draws import Drawing
+
+if TYPE_CHECKING:
+    from coterie.engine.habits import Habits
 
 CHUNK_VALUES = 2048 * 784  # input values in one forward pass where gradients or scores are summed
 WIDE_VALUES = 1 << 26  # values of a layer in one such pass: 256 MB
@@ -92,25 +97,30 @@ class Shards:
 class FlatModule:
     """A module whose averaged tensors are views of one vector, the trained ones first."""
 
-    def __init__(self, model: nn.Module, alone: Tensor | None = None) -> None:
+    def __init__(
+        self, model: nn.Module, habits: "Habits | None" = None, some: Tensor | None = None
+    ) -> None:
         """Take a module over; it must not be used by anybody else.
 
-        `alone` are examples of a module that treats them one by one, so that no score depends on
-        how they are cut into chunks or laid out.
+        Of what its habits are known some examples tell the rest. If it treats examples one by one,
+        no score depends on how they are cut into chunks or laid out.
         """
         self.model = model
         self.flat, self.trained = _flatten(model)
         self.d_trained = sum(w.numel() for w in self.trained)
         self._counters = [(b, b.clone()) for b in model.buffers() if not b.is_floating_point()]
-        self.draws = alone is None  # random numbers, for all that is known
+        self.draws = habits is None or not habits.apart  # random numbers, for all that is known
+        told = self.draws and habits is not None and habits.draws_apart
+        self._drawing = Drawing() if told and self.flat.device.type == "cpu" else None
         convolves = any(isinstance(m, nn.Conv2d) for m in model.modules())
-        cached = alone is not None and convolves and alone.device.type == "cpu"
+        apart = some if habits and habits.scores_apart and convolves else None
+        cached = apart is not None and apart.device.type == "cpu"
         self._chunk = CACHED_VALUES if cached else CHUNK_VALUES
         wide = [m.out_features for m in model.modules() if isinstance(m, nn.Linear)]
         self._most = max(1, WIDE_VALUES // max(wide, default=1))
         self._channels_last = False
-        if alone is not None and convolves and alone.ndim == 4:
-            self._channels_last = self._takes_channels_last(alone)
+        if apart is not None and apart.ndim == 4:
+            self._channels_last = self._takes_channels_last(apart)
 
     def load(self, w: Tensor) -> None:
         """Make w the module's state; whole-number buffers, such as counters, start over."""
@@ -119,21 +129,37 @@ class FlatModule:
             buffer.copy_(initial)
 
     def scores(self, x: Tensor) -> Tensor:
-        """Run the module on pixels or numbers; convolutions are quicker with channels last."""
-        values = inputs(x, self.flat.dtype)
-        if self._channels_last:
+        """Run the module on pixels or numbers; convolutions are quicker with channels last.
+
+        Not so in training where it draws: other numbers would be dropped then.
+        """
+        values, training = inputs(x, self.flat.dtype), self.model.training
+        if self._channels_last and not (self.draws and training):
             values = values.to(memory_format=torch.channels_last)
         elif values is x:
             values = x.clone()  # a module may work in place
-        return as_scores(self.model(values), len(values))
+        with (self._drawing if training else None) or nullcontext():
+            found = self.model(values)
+        return as_scores(found, len(values))
+
+    def seed(self, seed: int) -> None:
+        """Restart the stream that the module draws from."""
+        if self._drawing is not None:
+            self._drawing.generator.manual_seed(seed % 2**63)
+        else:
+            seed_dropout(seed, self.flat.device)
 
     def _takes_channels_last(self, x: Tensor) -> bool:
         """Whether the module runs with channels last; one that views its tensors may not."""
         values = inputs(x, self.flat.dtype).to(memory_format=torch.channels_last)
+        training = self.model.training
+        self.model.train(training and not self.draws)
         try:
             self.gradient(self.model(values).sum())
         except Exception:  # whatever a user's module cannot do with them
             return False
+        finally:
+            self.model.train(training)
         return True
 
     def gradient(self, loss: Tensor) -> tuple[Tensor, ...]:
@@ -161,11 +187,15 @@ class FlatModule:
 
     @torch.inference_mode()
     def score(self, x: Tensor, y: Tensor) -> Tensor:
-        """Sum of the losses of the loaded model, and how often it is right: [2]."""
+        """Sum of the losses of the loaded model, right answers and examples of every class.
+
+        Doubles [1 + 2 classes], where the examples are, if that has doubles.
+        """
         with model_errors(f"in evaluation mode with a batch of {len(y)}"):
             scores = self.scores(x)
             loss = cross_entropy(scores, y, reduction="sum")
-        return torch.stack([loss, (scores.argmax(dim=1) == y).sum().to(loss)])
+        by_class = tally_classes(scores.argmax(dim=1) == y, y, scores.shape[1])
+        return torch.cat([loss.to(by_class).reshape(1), by_class.flatten()])
 
     @torch.inference_mode()
     def each(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, int]:
@@ -178,6 +208,21 @@ class FlatModule:
     def export(self) -> dict[str, Tensor]:
         """Return the loaded model as named tensors."""
         return {k: v.detach().cpu().clone() for k, v in self.model.state_dict().items()}
+
+
+def tally_classes(right: Tensor, y: Tensor, classes: int) -> Tensor:
+    """Count right answers and examples of every class, as doubles [2, classes].
+
+    >>> tally_classes(torch.tensor([True, False, True]), torch.tensor([0, 0, 2]), 3).tolist()
+    [[1.0, 0.0, 1.0], [2.0, 0.0, 1.0]]
+    """
+    if for_sums(y.device).type == "cpu":
+        true = y.cpu().numpy()
+        counts = np.bincount(true, minlength=classes)
+        hits = np.bincount(true, weights=right.cpu().numpy(), minlength=classes)
+        return torch.from_numpy(np.array([hits, counts], dtype=np.float64))
+    each = torch.stack([right.double(), torch.ones_like(right, dtype=torch.float64)])
+    return each.new_zeros(2, classes).index_add_(1, y, each)
 
 
 def as_scores(found: object, n: int) -> Tensor:
@@ -210,8 +255,15 @@ def evaluate(module: FlatModule, w: Tensor, x: Tensor, y: Tensor) -> Score:
     module.model.eval()
     size = module.chunk(x)
     pieces = zip(torch.split(x, size), torch.split(y, size), strict=True)
-    losses, right = zip(*to_host([module.score(xs, ys) for xs, ys in pieces]), strict=True)
-    return Score(math.fsum(losses) / len(y), int(sum(right)) / len(y))
+    return mean_score(to_host([module.score(xs, ys) for xs, ys in pieces]), len(y))
+
+
+def mean_score(pieces: list[Floats], n: int) -> Score:
+    """Put the scores of pieces of n examples together, to the same digits in any order."""
+    loss = math.fsum(float(piece[0]) for piece in pieces) / n
+    counts = np.sum([piece[1:] for piece in pieces], axis=0)
+    right, count = counts.astype(np.int64).reshape(2, -1)
+    return Score(loss, int(right.sum()) / n, right, count)
 
 
 def held_by_node(held_out: HeldOut, sizes: HeldSizes | None) -> dict[HeldPart, Nodes]:

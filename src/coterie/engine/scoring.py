@@ -1,6 +1,6 @@
 """Scores of nodes on examples of their own, each by its model: forward passes and no gradients."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from coterie.core.arrays import Floats, Ints
-from coterie.engine.contract import NodeScores
+from coterie.engine.contract import NodeScores, Score
 from coterie.engine.device import for_sums, to_host
-from coterie.engine.module import FlatModule, Shards
+from coterie.engine.module import FlatModule, Shards, tally_classes
 from coterie.engine.threads import Team
 
 if TYPE_CHECKING:
@@ -129,21 +129,6 @@ def sums_of(values: Tensor, at: Ints) -> Tensor:
     return torch.segment_reduce(values.double(), "sum", lengths=lengths, unsafe=True)
 
 
-def tally_classes(right: Tensor, y: Tensor, classes: int) -> Tensor:
-    """Count right answers and examples of every class, as doubles [2, classes].
-
-    >>> tally_classes(torch.tensor([True, False, True]), torch.tensor([0, 0, 2]), 3).tolist()
-    [[1.0, 0.0, 1.0], [2.0, 0.0, 1.0]]
-    """
-    if for_sums(y.device).type == "cpu":
-        true = y.cpu().numpy()
-        counts = np.bincount(true, minlength=classes)
-        hits = np.bincount(true, weights=right.cpu().numpy(), minlength=classes)
-        return torch.from_numpy(np.array([hits, counts], dtype=np.float64))
-    each = torch.stack([right.double(), torch.ones_like(right, dtype=torch.float64)])
-    return each.new_zeros(2, classes).index_add_(1, y, each)
-
-
 def summed_classes(found: list[Ints]) -> tuple[Ints, Ints]:
     """Add up counts [2, classes] of right answers and examples; no classes where none are seen.
 
@@ -166,8 +151,9 @@ def mean_losses(sums: Floats, counts: Ints) -> Floats:
     return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
 
 
-def of_rows(which: Ints, found: "list[tuple[float, int]]", count: int) -> NodeScores:
-    """Give each node the score, mean loss and right answers, of its model on a common part."""
-    losses = np.array([loss for loss, _ in found])
-    right = np.array([right for _, right in found], dtype=np.int64)
-    return NodeScores(losses[which], right[which], np.full(len(which), count))
+def of_rows(which: Ints, found: Iterable[Score]) -> NodeScores:
+    """Give each node the score of its model on a common part; classes are by model."""
+    each = [(score.loss, score.class_right, score.class_count) for score in found]
+    losses, right, counts = (np.array(column) for column in zip(*each, strict=True))
+    count = np.full(len(which), counts[0].sum())
+    return NodeScores(losses[which], right.sum(axis=1)[which], count, right, counts[0])

@@ -34,9 +34,10 @@ from coterie.engine.module import (
     held_by_node,
     last_layer,
     places_of,
+    tally_classes,
 )
 from coterie.engine.own_models import distinct, one_by_one, own_models
-from coterie.engine.scoring import mean_losses, of_rows, summed_classes, tally_classes
+from coterie.engine.scoring import mean_losses, of_rows, summed_classes
 from coterie.engine.turns import Turns, mean_steps
 from coterie.engine.update import At
 
@@ -191,16 +192,6 @@ class Sequential:
         """Score the model w on held-out examples."""
         return evaluate(self.module, w, *self.held_out[part])
 
-    def by_class(self, w: Tensor, part: HeldPart) -> tuple[Ints, Ints]:
-        """Count right answers of w and examples of every class, [classes] each."""
-        x, y = self.held_out[part]
-        self.module.load(w)
-        self.module.model.eval()
-        size = self.module.chunk(x)
-        pieces = zip(torch.split(x, size), torch.split(y, size), strict=True)
-        found = [(self.module.each(xs, ys), ys) for xs, ys in pieces]
-        return summed_classes([_counted(right, ys, k) for (_, right, k), ys in found])
-
     def has_own(self, part: HeldPart) -> bool:
         """Whether nodes hold out examples of their own in a part; else it is pooled."""
         return part in self.held_by_node
@@ -209,9 +200,7 @@ class Sequential:
         """Score each node's own model on what the node holds out, or all where that is pooled."""
         own, first, which = self.held_by_node.get(part), *distinct(models)
         if own is None:
-            ws, count = one_by_one(models, first), len(self.held_out[part][1])
-            found = [evaluate(self.module, w, *self.held_out[part]) for w in ws]
-            return of_rows(which, [(s.loss, round(s.accuracy * count)) for s in found], count)
+            return of_rows(which, (self.evaluate(w, part) for w in one_by_one(models, first)))
         loss, right = np.zeros(len(which)), np.zeros(len(which), dtype=np.int64)
         by_class: list[Ints] = []
         for i in np.flatnonzero(own.sizes):

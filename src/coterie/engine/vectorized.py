@@ -4,7 +4,6 @@ Work is cut into jobs that do not depend on how many threads do them, and what t
 added up in the order of the jobs, so that the number of threads changes no digit.
 """
 
-import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
@@ -28,19 +27,20 @@ from coterie.engine.contract import (
 )
 from coterie.engine.device import for_sums, prepared, to_host
 from coterie.engine.gradients import Gauge
+from coterie.engine.habits import Habits, find_habits
 from coterie.engine.kernels import Kernel
 from coterie.engine.kernels.batching import stacks
-from coterie.engine.kernels.calibrate import choose_kernel
+from coterie.engine.kernels.calibrate import choose_kernel, takes_long
 from coterie.engine.kernels.compiled import Compiled, compiling_pays, has_numba
 from coterie.engine.kernels.dense import Dense, find_chain
 from coterie.engine.kernels.single import Single
-from coterie.engine.kernels.stacked import Stacked, treats_examples_alone
+from coterie.engine.kernels.stacked import Stacked
 from coterie.engine.local_rule import PLAIN, LocalRule
 from coterie.engine.means import add_up, counts, divide
 from coterie.engine.memory import OWN, remembering
-from coterie.engine.module import HeldOut, HeldSizes, Nodes, Shards, last_layer
+from coterie.engine.module import HeldOut, HeldSizes, Nodes, Shards, last_layer, mean_score
 from coterie.engine.own_models import distinct, one_by_one, own_models
-from coterie.engine.scoring import Scorer, Tally, of_rows, summed_classes, tally_classes
+from coterie.engine.scoring import Scorer, Tally, of_rows
 from coterie.engine.sequential import Sequential
 from coterie.engine.threads import Team
 from coterie.engine.turns import Turns, mean_steps
@@ -76,16 +76,16 @@ class Vectorized:
         workers: int = 1,
         *,
         held_sizes: HeldSizes | None = None,
-        alone: bool | None = None,
+        habits: Habits | None = None,
         kernel: str = "",
         work: float = 0.0,
     ) -> None:
         """Take the module, each node's examples, the held-out parts, and the cores to use.
 
         With held_sizes the held-out parts are the nodes' own, ordered by node.
-        Whether the module keeps examples apart, and how it trains quickest, is found out unless
-        told. Of a part of the nodes it is told, as all parts have to do alike. `work` is how many
-        examples will be trained on: what has to be compiled pays where they are many.
+        What the module does with a batch, and how it trains quickest, is found out unless told. Of
+        a part of the nodes it is told, as all parts have to do alike. `work` is how many examples
+        will be trained on: what has to be compiled pays where they are many.
         """
         if any(w._backward_hooks for w in model.parameters()):
             raise ModelError(
@@ -102,19 +102,27 @@ class Vectorized:
         module = self._oracle.module
         self._d, self._d_trained = len(module.flat), module.d_trained
         self._d_last = last_layer(module.trained)
-        if alone is None:
-            alone = treats_examples_alone(model, self._shards.x, self._shards.dtype)
-        self._alone = alone
-        # Random layers draw from torch's one generator, which threads would share.
-        self._team = Team(workers if self._alone else 1, self._device)
-        self._single = Single(model, self._shards, self._team.workers, alone=self._alone)
+        self._habits = habits or find_habits(model, self._shards.x, self._shards.dtype)
+        self._alone = self._habits.apart
+        self._team = Team(workers if self._threads_pay(workers) else 1, self._device)
+        self._single = Single(model, self._shards, self._team.workers, self._habits)
         self._work = work
         self._kernel = self._named(kernel) if kernel else self._choose()
 
+    def _threads_pay(self, workers: int) -> bool:
+        """Whether threads can do the work, and not only wait for each other.
+
+        What draws from torch's one generator cannot share it with other threads.
+        """
+        if workers == 1 or self._habits.apart or not self._habits.draws_apart:
+            return self._habits.draws_apart
+        one = Single(self._model, self._shards, 1, self._habits)
+        return takes_long(one, self._shards, self._steps, self._oracle.initial().w[0])
+
     @property
-    def keeps_apart(self) -> bool:
-        """Whether the module treats examples one by one."""
-        return self._alone
+    def habits(self) -> Habits:
+        """What the module does with a batch."""
+        return self._habits
 
     @property
     def shards(self) -> Shards:
@@ -372,7 +380,7 @@ class Vectorized:
         Nodes that train one by one on actors are scored so, as no digit may depend on who has them.
         """
         apart = not self._whole and self._kernel is self._single
-        return Scorer(self._single, self._team, together=self._alone and not apart)
+        return Scorer(self._single, self._team, together=self._habits.scores_apart and not apart)
 
     def _tally(self, data: Shards, models: Models) -> Tally:
         first, which = distinct(models)
@@ -388,46 +396,19 @@ class Vectorized:
         if own is not None:
             return self._tally(own, models).scores(own.sizes)
         first, which = distinct(models)
-        pieces = [self.scores(w, part) for w in one_by_one(models, first)]
-        return pooled_scores(which, pieces, len(self._held_out[part][1]))
+        return of_rows(which, (self.evaluate(w, part) for w in one_by_one(models, first)))
 
     def evaluate(self, w: Tensor, part: HeldPart) -> Score:
         """Score the model w on held-out examples."""
         return mean_score(self.scores(w, part), len(self._held_out[part][1]))
-
-    def by_class(self, w: Tensor, part: HeldPart) -> tuple[Ints, Ints]:
-        """Count right answers of w and examples of every class, [classes] each."""
-        return summed_classes([self.classes(w, part)])
-
-    def classes(self, w: Tensor, part: HeldPart) -> Ints:
-        """Count right answers of w and examples of every class that is held out here [2, classes].
-
-        Without any example they are [2, 0].
-        """
-        x, y = self._held_out[part]
-        if not len(y):
-            return np.zeros((2, 0), dtype=np.int64)
-        size = self.piece(part)
-
-        def score(at: int) -> Tensor:
-            with self._single.module() as module:
-                module.load(w)
-                module.model.eval()
-                ys = y[at : at + size]
-                _, right, classes = module.each(x[at : at + size], ys)
-                return tally_classes(right, ys, classes).flatten()
-
-        found = to_host(list(self._team.do(score, list(range(0, len(y), size)))))
-        counts: Ints = np.sum(found, axis=0).astype(np.int64).reshape(2, -1)
-        return counts
 
     def piece(self, part: HeldPart) -> int:
         """Return how many held-out examples are scored at once."""
         with self._single.module() as module:
             return module.chunk(self._held_out[part][0])
 
-    def scores(self, w: Tensor, part: HeldPart) -> list[tuple[float, int]]:
-        """Sum of losses, and how often w is right, for piece after piece of what is held out."""
+    def scores(self, w: Tensor, part: HeldPart) -> list[Floats]:
+        """Score w on piece after piece of what is held out, as FlatModule.score does."""
         x, y = self._held_out[part]
         if not len(y):
             return []
@@ -439,8 +420,7 @@ class Vectorized:
                 module.model.eval()
                 return module.score(x[at : at + size], y[at : at + size])
 
-        found = to_host(list(self._team.do(score, list(range(0, len(y), size)))))
-        return [(float(loss), int(right)) for loss, right in found]
+        return to_host(list(self._team.do(score, list(range(0, len(y), size)))))
 
     def export(self, w: Tensor) -> dict[str, Tensor]:
         """Return the model w as named tensors."""
@@ -450,15 +430,3 @@ class Vectorized:
 def _whole(pieces: list[Tensor]) -> Tensor:
     """Put the pieces [c, ...] of models together: [c, d]."""
     return torch.cat([piece.flatten(1) for piece in pieces], dim=1)
-
-
-def pooled_scores(which: Ints, pieces: list[list[tuple[float, int]]], n: int) -> NodeScores:
-    """Give each node the score on n common examples of its model, of which there are pieces."""
-    found = [(mean_score(some, n).loss, sum(right for _, right in some)) for some in pieces]
-    return of_rows(which, found, n)
-
-
-def mean_score(pieces: list[tuple[float, int]], n: int) -> Score:
-    """Put the scores of pieces of n examples together, to the same digits in any order."""
-    losses, right = zip(*pieces, strict=True)
-    return Score(math.fsum(losses) / n, sum(right) / n)

@@ -69,3 +69,17 @@ def stacks(sizes: Ints, most: int, *, padded: bool) -> Iterator[slice]:
             end = min(end, at + int(np.count_nonzero(2 * sizes[at:] > sizes[at])))
         yield slice(at, end)
         at = end
+
+
+def runs(sizes: Ints, most: int) -> Iterator[slice]:
+    """Cut nodes, in their order, into runs of at most so many examples; a larger one is alone.
+
+    >>> list(runs(np.array([3, 4, 9, 2]), 8))
+    [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None)]
+    """
+    ends, at = np.cumsum(sizes), 0
+    while at < len(sizes):
+        before = int(ends[at] - sizes[at])
+        end = max(at + 1, int(np.searchsorted(ends, before + most, side="right")))
+        yield slice(at, end)
+        at = end

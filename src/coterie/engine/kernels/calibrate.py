@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from coterie.core.cache_folder import cache_folder
+from coterie.core.errors import CoterieError
 from coterie.core.files import write_json
 from coterie.core.regular import read_mapping
 from coterie.engine.contract import LocalSteps
@@ -24,6 +25,9 @@ from coterie.engine.module import Shards
 FILE = "calibration.json"
 TRIALS = 3
 MOST_NODES, MOST_EXAMPLES = 8, 256
+LONG_S = (
+    1e-3  # of a batch: below, two threads that wait for each other's Python are slower than one
+)
 
 
 def choose_kernel(
@@ -42,6 +46,14 @@ def choose_kernel(
     best = min(kernels, key=lambda kernel: _seconds(kernel, shards, steps, w, TRIALS))
     _write({**known, key: best.name})
     return best
+
+
+def takes_long(kernel: Kernel, shards: Shards, steps: LocalSteps, w: Tensor) -> bool:
+    """Whether a batch of a node takes long enough for threads to pay. No digit depends on it."""
+    try:
+        return _seconds(kernel, shards, steps, w, TRIALS) >= LONG_S
+    except CoterieError:  # of a user's module; whoever trains it tells
+        return False
 
 
 def _seconds(kernel: Kernel, shards: Shards, steps: LocalSteps, w: Tensor, trials: int) -> float:

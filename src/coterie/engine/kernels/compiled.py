@@ -13,7 +13,6 @@ from coterie.engine.kernels.dense import Dense, Layer
 from coterie.engine.local_rule import LocalRule
 from coterie.engine.module import Shards
 
-LANES, ROWS = 16, 5  # as in loops.py
 # Weights times examples from which compiled loops save more than they cost: 0.7 s to load, and
 # seven the first time. That is a million examples of softmax regression, 50,000 of 2NN.
 MUCH = 1e10
@@ -101,16 +100,18 @@ class Compiled(Dense):
         known: tuple[int, Ints, Floats] | None = getattr(self._own, "table", None)
         if known is not None and known[0] == batch:
             return known[1:]
-        m, at, table = -(-batch // ROWS) * ROWS, 0, []
+        from coterie.engine.kernels.loops import LANES, ROWS
+
+        m, at, table = _filled(batch, ROWS), 0, []
         for n in self._layers:
-            stride, height = _filled(n.columns), n.rows + n.rows % 2
+            stride, height = _filled(n.columns, LANES), n.rows + n.rows % 2
             weights, at = at, at + height * stride
-            biases, at = at, at + _filled(n.rows)
+            biases, at = at, at + _filled(n.rows, LANES)
             values, at = at, at + m * stride
             row = [n.at, n.bias, n.rows, n.columns, stride, weights, biases, values, n.relu]
             table.append(row)
-        classes = _filled(self._layers[-1].rows)
-        widest = max(_filled(n.columns) for n in self._layers)
+        classes = _filled(self._layers[-1].rows, LANES)
+        widest = max(_filled(n.columns, LANES) for n in self._layers)
         table.append([0, 0, 0, 0, classes, at, 0, at + m * widest, 0])
         # torch's memory begins at a multiple of 64 bytes
         space = torch.zeros(at + m * (widest + classes), dtype=self._shards.dtype).numpy()
@@ -139,10 +140,10 @@ class Compiled(Dense):
         return found, ends
 
 
-def _filled(count: int) -> int:
-    """Round up to whole vectors.
+def _filled(count: int, by: int) -> int:
+    """Round up to a multiple.
 
-    >>> _filled(200), _filled(784)
+    >>> _filled(200, 16), _filled(784, 16)
     (208, 784)
     """
-    return -(-count // LANES) * LANES
+    return -(-count // by) * by

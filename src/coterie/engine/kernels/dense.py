@@ -8,6 +8,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -15,16 +16,19 @@ from coterie.core.arrays import Ints
 from coterie.engine.contract import LocalSteps
 from coterie.engine.descent import Descent
 from coterie.engine.device import for_sums
-from coterie.engine.kernels.batching import batches_of
+from coterie.engine.kernels.batching import batches_of, runs
 from coterie.engine.kernels.sending import Sent, sent
 from coterie.engine.local_rule import LocalRule
 from coterie.engine.module import Shards, chunk, inputs
+from coterie.engine.scoring import sums_of
 from coterie.engine.update import At, Pull
 
 ALONE_FROM = 48  # examples in a batch from which one product per node beats one for all nodes
 STACK_BYTES = 6 << 20  # of weights trained together: they and their batch should stay in cache
 MOST_STACKED = 32
 STACK_BYTES_AWAY, MOST_STACKED_AWAY = 256 << 20, 256  # a GPU needs many at once, and has room
+MANY = 500  # nodes from which gradients of several are taken at once: Python for each costs more
+PASS_VALUES = 512 * 784  # input values in one forward pass of several nodes
 
 
 @dataclass(frozen=True)
@@ -164,22 +168,65 @@ class Dense:
         first = torch.zeros(1, dtype=torch.int64, device=w.device)
         ws = self._split(w[None], first, self._fresh(1, w.device))
         losses = torch.zeros(len(nodes), dtype=torch.float64, device=for_sums(w.device))
-        for row, i in enumerate(nodes):
-            x, y = self._shards.of(int(i))
-            size = chunk(x)
-            out[row] = 0
-            for xs, ys in zip(torch.split(x, size), torch.split(y, size), strict=True):
-                hidden = self._forward(ws, inputs(xs, w.dtype).flatten(1)[None])
-                logs = torch.log_softmax(hidden[-1], dim=-1)
-                losses[row] -= logs.view(len(ys), -1).gather(1, ys[:, None]).sum().to(losses)
-                dy = _less_one(logs.exp_(), ys[None]).div_(len(y))
-                for layer, dW, db in self._backward(ws, hidden, dy):
-                    end = layer.at + layer.rows * layer.columns
-                    out[row, layer.at : end] += dW.flatten()
-                    if db is not None:
-                        out[row, end : layer.end] += db.flatten()
-            losses[row] /= len(y)
+        most = chunk(self._shards.x, PASS_VALUES) if len(self._shards) >= MANY else 0
+        for some in runs(self._shards.sizes[nodes], most):
+            if some.stop - some.start > 1:
+                losses[some] = self._gradients_together(ws, nodes[some], out[some])
+            else:
+                losses[some.start] = self._gradient_alone(ws, nodes[some.start], out[some.start])
         return losses
+
+    def _gradient_alone(self, ws: list[Tensor], i: int, out: Tensor) -> Tensor:
+        """Loss of node i at the weights ws; its gradient goes to out [d]."""
+        x, y = self._shards.of(int(i))
+        size = chunk(x)
+        out.zero_()
+        loss = torch.zeros((), dtype=torch.float64, device=for_sums(x.device))
+        for xs, ys in zip(torch.split(x, size), torch.split(y, size), strict=True):
+            hidden = self._forward(ws, inputs(xs, out.dtype).flatten(1)[None])
+            logs = torch.log_softmax(hidden[-1], dim=-1)
+            loss -= logs.view(len(ys), -1).gather(1, ys[:, None]).sum().to(loss)
+            dy = _less_one(logs.exp_(), ys[None]).div_(len(y))
+            for layer, dW, db in self._backward(ws, hidden, dy):
+                end = layer.at + layer.rows * layer.columns
+                out[layer.at : end] += dW.flatten()
+                if db is not None:
+                    out[end : layer.end] += db.flatten()
+        return loss.div_(len(y))
+
+    def _gradients_together(self, ws: list[Tensor], nodes: Ints, out: Tensor) -> Tensor:
+        """Losses [c] of nodes at the weights ws; their gradients go to out [c, d].
+
+        All examples pass the model at once, as it is the same for all. Only the products that make
+        a node's gradient are of the node alone, and are made where they stay.
+        """
+        device, sizes = out.device, self._shards.sizes[nodes]
+        at = np.repeat(np.arange(len(nodes)), sizes)
+        first = np.cumsum(sizes) - sizes
+        index = torch.from_numpy((self._shards.starts[nodes] - first)[at] + np.arange(len(at)))
+        x, y = (part.index_select(0, index.to(device)) for part in (self._shards.x, self._shards.y))
+        hidden = [part[0] for part in self._forward(ws, inputs(x, out.dtype).flatten(1)[None])]
+        logs = torch.log_softmax(hidden[-1], dim=-1)
+        losses = sums_of(-logs.gather(1, y[:, None])[:, 0], at)
+        counts = torch.from_numpy(sizes)
+        dy = _less_one(logs.exp_(), y).div_(counts[at, None].to(out))
+        place, lengths = len(ws), sizes.tolist()
+        for number in reversed(range(len(self._layers))):
+            layer, into = self._layers[number], hidden[number]
+            place -= 1 + layer.bias
+            end = layer.at + layer.rows * layer.columns
+            each = out[:, layer.at : end].view(-1, layer.rows, layer.columns)
+            cut = (torch.split(part, lengths) for part in (dy, into))
+            for dys, xs, dW in zip(*cut, each, strict=True):
+                torch.mm(dys.T, xs, out=dW)
+            if layer.bias:
+                where = for_sums(device)  # where segments can be added up, too
+                out[:, end : layer.end] = torch.segment_reduce(
+                    dy.to(where), "sum", lengths=counts.to(where), unsafe=True
+                )
+            if number:
+                dy = self._through(dy @ ws[place][0], number, into)
+        return losses.div_(counts.to(losses))
 
     def weighted(self, w: Tensor, index: Tensor, weights: Tensor) -> Tensor:
         """Gradient [d] of the weighted sum of some examples' losses at one model w."""

@@ -16,8 +16,9 @@ from coterie.core.errors import DivergenceError
 from coterie.engine.contract import LocalSteps
 from coterie.engine.descent import Descent
 from coterie.engine.device import for_sums
+from coterie.engine.habits import Habits
 from coterie.engine.local_rule import LocalRule
-from coterie.engine.module import FlatModule, Shards, model_errors, seed_dropout
+from coterie.engine.module import FlatModule, Shards, model_errors
 from coterie.engine.update import At
 
 
@@ -26,14 +27,12 @@ class Single:
 
     name = "single"
 
-    def __init__(
-        self, model: nn.Module, shards: Shards, copies: int, *, alone: bool = False
-    ) -> None:
-        """Take the module, which the first copy is made of, and the nodes' data."""
+    def __init__(self, model: nn.Module, shards: Shards, copies: int, habits: Habits) -> None:
+        """Take the module, which copies are made of, the nodes' data, and what is known of it."""
         self._shards = shards
         self._free: SimpleQueue[FlatModule] = SimpleQueue()
         for _ in range(copies):
-            self._free.put(FlatModule(copy.deepcopy(model), shards.x[:2] if alone else None))
+            self._free.put(FlatModule(copy.deepcopy(model), habits, shards.x[:2]))
 
     def stack(self, batch: int) -> int:
         """Return how many nodes are trained together: one."""
@@ -113,7 +112,7 @@ def local_steps(
     descent = Descent(rule, ws, at)
     for t in range(start + 1, stop + 1):
         if module.draws:
-            seed_dropout((steps.seed * 1_000_003 + t) * 1_000_003 + i, module.flat.device)
+            module.seed((steps.seed * 1_000_003 + t) * 1_000_003 + i)
         for batch in _sent(steps.batches(t, i, len(y)), x.device):
             xs, ys = (x, y) if batch is None else (x[batch], y[batch])
             with model_errors(f"at step {t} on node {i} with a batch of {len(ys)}"):

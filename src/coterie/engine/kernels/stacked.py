@@ -1,6 +1,5 @@
 """Any module that treats examples one by one: torch.func runs many nodes' models as one."""
 
-import copy
 from collections.abc import Callable
 
 import torch
@@ -97,31 +96,3 @@ class Stacked:
     def weighted(self, w: Tensor, index: Tensor, weights: Tensor) -> Tensor:
         """Gradient [d] of the weighted sum of some examples' losses at one model w."""
         return self._single.weighted(w, index, weights)
-
-
-def treats_examples_alone(model: nn.Module, x: Tensor, dtype: torch.dtype = torch.float32) -> bool:
-    """Whether a module in training mode is a function of each example and its parameters alone.
-
-    Not so with batch norm, which mixes a batch, with dropout, which draws random numbers, or with
-    anything that changes its buffers; these run one node at a time. Tried on a few examples, away
-    from the first weights, as zeros there would hide what a layer does; on the CPU, whose random
-    numbers show whether any were drawn.
-    """
-    if len(x) < 2:
-        return False
-    some = inputs(x[torch.linspace(0, len(x) - 1, min(4, len(x))).long()].cpu(), dtype)
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        torch.manual_seed(0)
-        trial = copy.deepcopy(model).cpu().train()
-        for w in trial.parameters():
-            w.add_(0.01 * torch.randn_like(w))
-        before = [b.clone() for b in trial.buffers()]
-        state = torch.default_generator.get_state()
-        try:
-            whole = trial(some.clone())
-            halves = [trial(some[k : k + 2].clone()) for k in range(0, len(some), 2)]
-            same = torch.allclose(whole, torch.cat(halves), rtol=1e-4, atol=1e-5)
-        except Exception:  # whatever a user's module cannot do with so few examples
-            return False
-        unchanged = all(torch.equal(a, b) for a, b in zip(before, trial.buffers(), strict=True))
-        return same and unchanged and torch.equal(state, torch.default_generator.get_state())

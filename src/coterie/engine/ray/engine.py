@@ -37,13 +37,14 @@ from coterie.engine.module import (
     cosines,
     held_by_node,
     last_layer,
+    mean_score,
     summed_gram,
 )
 from coterie.engine.own_models import distinct, one_by_one, own_models
 from coterie.engine.ray.worker import Order, Own, Part, Shard, Sums, Work
-from coterie.engine.scoring import Tally, summed_classes
+from coterie.engine.scoring import Tally, of_rows, summed_classes
 from coterie.engine.turns import mean_steps
-from coterie.engine.vectorized import Vectorized, mean_score, pooled_scores
+from coterie.engine.vectorized import Vectorized
 
 
 class Crew(Protocol):
@@ -89,9 +90,9 @@ class Sharded:
         """
         module = hire.pack(model)
         self._lead = Vectorized(model, nodes, held_out, steps, "cpu", rule)  # it trains nothing
-        kernel, alone = self._lead.choice()["kernel"], self._lead.keeps_apart
+        kernel, habits = self._lead.choice()["kernel"], self._lead.habits
         path = tuple(sys.path)
-        self._work = Work(module, path, steps, rule, device, threads, alone, kernel)
+        self._work = Work(module, path, steps, rule, device, threads, habits, kernel)
         self._nodes, self._held_out, self._hire = nodes, held_out, hire
         self._held_by_node = held_by_node(held_out, held_sizes)
         self._p: Floats = nodes.sizes / nodes.sizes.sum()
@@ -254,8 +255,7 @@ class Sharded:
         if own is not None:
             return self._tally(models, part).scores(own.sizes)
         first, which = distinct(models)
-        pieces = [self._pieces(w, part) for w in one_by_one(models, first)]
-        return pooled_scores(which, pieces, len(self._held_out[part][1]))
+        return of_rows(which, (self.evaluate(w, part) for w in one_by_one(models, first)))
 
     def _tally(self, models: Models, part: HeldPart | None) -> Tally:
         """Have nodes scored by their own models where they are.
@@ -279,17 +279,11 @@ class Sharded:
         mine[here] = among
         return Own(mine, own_models(models, here[first]).numpy())
 
-    def _pieces(self, w: Tensor, part: HeldPart) -> list[tuple[float, int]]:
-        found = self.crew.ask("scores", w.numpy(), part)
-        return [piece for some in found for piece in some]
-
-    def by_class(self, w: Tensor, part: HeldPart) -> tuple[Ints, Ints]:
-        """Count right answers of w and examples of every class, [classes] each."""
-        return summed_classes(self.crew.ask("classes", w.numpy(), part))
-
     def evaluate(self, w: Tensor, part: HeldPart) -> Score:
         """Score the model w on held-out examples."""
-        return mean_score(self._pieces(w, part), len(self._held_out[part][1]))
+        found = self.crew.ask("scores", w.numpy(), part)
+        pieces = [piece for some in found for piece in some]
+        return mean_score(pieces, len(self._held_out[part][1]))
 
     def export(self, w: Tensor) -> dict[str, Tensor]:
         """Return the model w as named tensors."""

@@ -21,6 +21,7 @@ from coterie.core.errors import ConfigError
 from coterie.divergences.sketch import Sketch
 from coterie.engine.contract import HeldPart, LocalSteps, Models
 from coterie.engine.gradients import Centres
+from coterie.engine.habits import Habits
 from coterie.engine.local_rule import LocalRule
 from coterie.engine.memory import COMMON, GROUP, OWN, remembering
 from coterie.engine.module import HeldOut, Nodes, Shards
@@ -39,7 +40,7 @@ class Work:
     rule: LocalRule
     device: str
     threads: int
-    alone: bool
+    habits: Habits
     kernel: str
 
 
@@ -107,7 +108,7 @@ class Shard:
                 work.device,
                 work.rule,
                 work.threads,
-                alone=work.alone,
+                habits=work.habits,
                 kernel=work.kernel,
             )
         self._device = torch.device(work.device)
@@ -176,11 +177,7 @@ class Shard:
         by_class = np.array([found.class_right, found.class_count])
         return found.loss[shards.here], found.right[shards.here], by_class
 
-    def classes(self, w: Numbers, part: HeldPart) -> Ints:
-        """Right answers of w and examples of every class that is held out here, [2, classes]."""
-        return self._engine.classes(self._tensor(w), part)
-
-    def scores(self, w: Numbers, part: HeldPart) -> list[tuple[float, int]]:
+    def scores(self, w: Numbers, part: HeldPart) -> list[Floats]:
         """Scores of w on the held-out pieces here."""
         return self._engine.scores(self._tensor(w), part)
 
