@@ -22,6 +22,7 @@ from coterie.core.inputs import with_an_end
 from coterie.models import REFERENCE_FLOPS
 from coterie.partition import PARTITIONS
 from coterie.simulation.algorithm import Algorithm
+from coterie.simulation.measures import read_measures
 
 Nested = dict[str, Any]
 Scale = Literal["full", "small"]
@@ -111,7 +112,7 @@ def selected_by(content: Nested) -> str:
 def expand(content: Nested, overrides: Iterable[str] = (), scale: Scale = "full") -> list[Config]:
     """Make the configs of an experiment: the file's values, its sweep, then the overrides."""
     content = dict(content)
-    selected_by(content)
+    select = selected_by(content)
     small, sweep = _section(content, "small"), dotted(_section(content, "sweep"))
     sweep.pop("select", None)
     if scale == "small":
@@ -147,6 +148,11 @@ def expand(content: Nested, overrides: Iterable[str] = (), scale: Scale = "full"
         for key, value in (*(pair for each in combination for pair in each), *fixed.items()):
             one = _with(one, key, value)
         config = make_config(one)
+        if select == "train_loss" and "loss" not in read_measures(config.train.measure).all:
+            raise ConfigError(
+                f"sweep.select = 'train_loss' needs loss in train.measure, got "
+                f"{', '.join(config.train.measure) or 'nothing'}"
+            )
         rest = [each for each, inside in zip(combination, reached, strict=True) if not inside]
         configs.setdefault((_as_read(config), str(rest)) if any(reached) else config, config)
     return list(dict.fromkeys(configs.values()))

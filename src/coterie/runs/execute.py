@@ -23,7 +23,7 @@ from coterie.simulation.algorithm import Algorithm
 from coterie.simulation.fleet import Averaging
 from coterie.simulation.forecast import doubt, named_schedules
 from coterie.simulation.loop import rounds
-from coterie.simulation.measuring import by_class, overall
+from coterie.simulation.measuring import overall
 from coterie.simulation.policies.pilot import Pilot
 from coterie.simulation.problem import Problem
 from coterie.simulation.state import State
@@ -266,7 +266,7 @@ def _summary(problem: Problem, state: State, status: str) -> dict[str, Any]:
         "node_mean": row.node_mean,
         "node_sd": row.node_sd,
         "node_worst": row.node_worst,
-        "by_class": by_class(problem, state.models) if status == "complete" else row.by_class,
+        "by_class": row.tested if status == "complete" else row.by_class,
         **timings(problem, state),
         "Delta": row.Delta,
         "delta": row.delta,

@@ -233,10 +233,6 @@ class Replay:
         """Score nothing."""
         return Score(0.0, 0.0)
 
-    def by_class(self, w: "Tensor", part: HeldPart) -> tuple[Ints, Ints]:
-        """Count nothing."""
-        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-
     def has_own(self, part: HeldPart) -> bool:
         """Return that there is nothing to hold out."""
         return False

@@ -13,7 +13,7 @@ MEASURES: dict[str, str] = {
     "classes": "test accuracy by class",
 }
 USUAL = ("accuracy", "loss/10", "Delta/10")
-ALWAYS = frozenset({"accuracy", "loss"})  # of the first and the last row
+ALWAYS = frozenset({"accuracy"})  # of the first and the last row
 
 
 @dataclass(frozen=True)

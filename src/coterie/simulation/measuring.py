@@ -8,7 +8,7 @@ import numpy as np
 from coterie.core.arrays import Floats
 from coterie.core.errors import DivergenceError
 from coterie.engine.contract import Gradients, HeldPart, Measured, Models, NodeScores, Score
-from coterie.engine.own_models import distinct, one_by_one, own_models, sharing
+from coterie.engine.own_models import distinct, own_models, sharing
 from coterie.simulation.clock import Clock
 from coterie.simulation.fleet import Averaging
 from coterie.simulation.measures import ALWAYS
@@ -21,9 +21,14 @@ NOTHING: frozenset[str] = frozenset()
 WORST = 10  # the worst tenth of the nodes
 
 
-def first_row(problem: Problem, models: Models, plan: Plan[Averaging]) -> Row:
-    """Return the row of the start, at which everything is measured."""
-    what = problem.measures.all | ALWAYS
+def first_row(
+    problem: Problem, models: Models, plan: Plan[Averaging], *, loss: bool = False
+) -> Row:
+    """Return the row of the start, at which everything in the list is measured.
+
+    With `loss`, the training loss is measured anyhow.
+    """
+    what = problem.measures.all | ALWAYS | ({"loss"} if loss else NOTHING)
     return _row(problem, "start", 0, models, plan.groups, Clock(), counted=0, what=what)
 
 
@@ -113,27 +118,31 @@ def _train_loss(problem: Problem, models: Models, apart: Measured | None, t: int
 def _scored(
     problem: Problem, models: Models, what: frozenset[str] | set[str], t: int
 ) -> dict[str, Any]:
-    """Score models on the test part: accuracy and loss, node by node, by class, as asked for.
+    """Score models on the test part, once: accuracy and loss, node by node, by class, as asked for.
 
     Nodes are told apart wherever that comes with the accuracy: they have a test part or a model of
     their own.
     """
-    nodes = "nodes" in what or ("accuracy" in what and _told_apart(problem, models, "test"))
-    scores = problem.engine.score_nodes(models, "test") if nodes else None
-    whole = None
-    if scores is not None:
-        whole = _whole(problem, models, "test", scores)
-    elif "accuracy" in what:
+    if what.isdisjoint({"accuracy", "nodes", "classes"}):
+        return {"test_loss": None, "test_accuracy": None}
+    apart = _told_apart(problem, models, "test")
+    scores = problem.engine.score_nodes(models, "test") if apart or "nodes" in what else None
+    if scores is None:
         whole = overall(problem, models, "test")
-    if whole is not None and not math.isfinite(whole.loss):
+    else:
+        whole = _whole(problem, models, "test", scores)
+    if not math.isfinite(whole.loss):
         _diverged(f"loss is {whole.loss}", t)
     shown = whole if "accuracy" in what else None
+    nodes = scores if "nodes" in what or shown else None
+    by_class = _by_class(problem, models, whole if scores is None else scores)
     return {
         "test_loss": shown.loss if shown else None,
         "test_accuracy": shown.accuracy if shown else None,
-        "by_class": by_class(problem, models) if "classes" in what else None,
-        "scores": scores,
-        **(node_spread(scores) if scores is not None else {}),
+        "by_class": by_class if "classes" in what else None,
+        "tested": by_class,
+        "scores": nodes,
+        **(node_spread(nodes) if nodes is not None else {}),
     }
 
 
@@ -186,24 +195,21 @@ def worst_of(found: Floats) -> float:
     return float(found[: max(1, len(found) // WORST)].mean())
 
 
-def by_class(problem: Problem, models: Models) -> list[float | None]:
-    """Test accuracy of every class, None of one that is not tested.
+def _by_class(
+    problem: Problem, models: Models, scores: Score | NodeScores
+) -> list[float | None] | None:
+    """Test accuracy of every class, None of one that is not tested; None if nobody counted.
 
     Of several models: over all nodes' test examples or, where these are pooled, nodes by their
     data.
     """
-    engine = problem.engine
-    first, which = distinct(models)
-    if engine.has_own("test") and len(first) > 1:
-        scores = engine.score_nodes(models, "test")
-        assert scores.class_right is not None and scores.class_count is not None
-        right, count = scores.class_right.astype(np.float64), scores.class_count
-    else:
-        found = [engine.by_class(w, "test") for w in one_by_one(models, first)]
-        mass = np.bincount(which, weights=problem.fleet.p)
-        parts = mass / mass.sum() if len(first) > 1 else np.ones(1)
-        right, count = parts @ np.array([right for right, _ in found]), found[0][1]
-    return [float(r / c) if c else None for r, c in zip(right, count, strict=True)]
+    if scores.class_right is None or scores.class_count is None:
+        return None
+    right = scores.class_right.astype(np.float64)
+    if right.ndim > 1:  # [models, classes]
+        mass = np.bincount(distinct(models)[1], weights=problem.fleet.p)
+        right = (mass / mass.sum() if len(mass) > 1 else np.ones(1)) @ right
+    return [float(r / c) if c else None for r, c in zip(right, scores.class_count, strict=True)]
 
 
 def gradients_at(problem: Problem, models: Models, t: int) -> Gradients | None:

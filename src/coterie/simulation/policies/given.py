@@ -32,7 +32,7 @@ class Given:
         return False
 
 
-def begun(problem: Problem, models: Models, plan: Plan[Averaging]) -> State:
+def begun(problem: Problem, models: Models, plan: Plan[Averaging], *, loss: bool = False) -> State:
     """Return the state before the first step; a clock that would never end is refused here."""
     assert problem.everyone  # priced, and so checked, before anything is trained
-    return State(0, models, plan, Clock(), first_row(problem, models, plan))
+    return State(0, models, plan, Clock(), first_row(problem, models, plan, loss=loss))

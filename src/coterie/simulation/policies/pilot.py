@@ -60,8 +60,9 @@ class Pilot:
 
     def begin(self, problem: Problem, models: Models) -> State:
         """Begin the pilot."""
-        s = begun(problem, models, Plan(in_pilot(0)))
-        return replace(s, plan=Plan(in_pilot(0), None, Tuned(first_loss=s.row.train_loss or 0.0)))
+        s = begun(problem, models, Plan(in_pilot(0)), loss=True)
+        assert s.row.train_loss is not None  # asked for
+        return replace(s, plan=Plan(in_pilot(0), None, Tuned(first_loss=s.row.train_loss)))
 
     def after(self, problem: Problem, s: State, turn: Turn) -> State:
         """Look at every global mean: in the pilot for the first choice, then for a better one."""
