@@ -8,6 +8,9 @@ is there is not run again, so that a benchmark that was stopped goes on.
 Nodes hold 4 images of 4 x 4 bytes and a log-normal number more, 10 in the mean; 2,000 others are
 tested on after every tenth round. Twenty rounds, batches of ten. Groups are searched on label
 counts, with two group means a round.
+
+The part `scale` is a table: 100,000 and 1,000,000 nodes with images of 8 x 8 bytes, 1,000 of them a
+round, two models, without groups and with a hundred, whose search counts.
 """
 
 import argparse
@@ -66,11 +69,13 @@ class Point:
     value: int
     nodes: int
     settings: Mapping[str, str] = field(default_factory=dict)
+    side: int = SIDE  # of an image
 
     @property
     def key(self) -> str:
         """What tells it from others, also from those of another version of this file."""
-        return json.dumps([self.grown, self.value, self.nodes, {**BASE, **self.settings}])
+        told = [self.grown, self.value, self.nodes, {**BASE, **self.settings}]
+        return json.dumps(told if self.side == SIDE else [*told, self.side])
 
 
 def by_nodes(n: int) -> Point:
@@ -96,12 +101,23 @@ def by_cohort(m: int) -> Point:
     return Point("nodes a round", m, 10_000, {"participation.fraction": repr(m / 10_000)})
 
 
+def at_scale(n: int, model: str, K: int) -> Point:
+    """A cohort of 1,000 of n nodes, in K groups if K is above 1."""
+    settings = {"participation.fraction": repr(1_000 / n), "model.name": model}
+    if K > 1:
+        settings |= {**GROUPED, "algorithm.num_groups": str(K)}
+    groups = f"{K} groups" if K > 1 else "no groups"
+    return Point(f"{model.upper()}, {groups}", n, n, settings, side=8)
+
+
 DECADES = {
     "nodes": [by_nodes(10**k) for k in (3, 4, 5, 6)],
     "model": [by_model(10**k) for k in (3, 4, 5, 6)],
     "groups": [by_groups(2 * 10**k) for k in (0, 1, 2, 3)],
     "cohort": [by_cohort(10**k) for k in (1, 2, 3, 4)],
 }
+SCALE = [at_scale(n, model, K) for n in (10**5, 10**6) for model in ("sr", "2nn") for K in (1, 100)]
+PARTS = [*DECADES, "scale"]
 FIXED = {
     "nodes": "SR, 1,000 a round",
     "model": "10,000 nodes, 100 a round",
@@ -110,7 +126,7 @@ FIXED = {
 }
 
 
-def make_data(folder: Path, nodes: int) -> None:
+def make_data(folder: Path, nodes: int, side: int) -> None:
     """Write nodes' examples, and those that are tested on, as arrays."""
     import numpy as np
 
@@ -123,8 +139,8 @@ def make_data(folder: Path, nodes: int) -> None:
         rng.random(len(user)) < 0.5, favourite[user], rng.integers(CLASSES, size=len(user))
     )
     y[-TESTED:] = np.arange(TESTED) % CLASSES
-    looks = rng.integers(0, 192, (CLASSES, SIDE, SIDE), dtype=np.uint8)
-    noise = rng.integers(0, 64, (len(user), SIDE, SIDE), dtype=np.uint8)
+    looks = rng.integers(0, 192, (CLASSES, side, side), dtype=np.uint8)
+    noise = rng.integers(0, 64, (len(user), side, side), dtype=np.uint8)
     folder.mkdir(parents=True)
     np.save(folder / "x.npy", looks[y] + noise)
     np.save(folder / "y.npy", y.astype(np.uint8))
@@ -134,9 +150,10 @@ def make_data(folder: Path, nodes: int) -> None:
 
 def measured(point: Point, work: Path) -> dict[str, float]:
     """Run a point in a process of its own; return its CPU seconds and most resident bytes."""
-    data = work / f"{point.nodes}"
+    data = work / f"{point.nodes}x{point.side}"
     if not data.exists():  # in a process of its own: a child's peak begins with its parent's
         words = [sys.executable, __file__, "--make-data", str(data), str(point.nodes)]
+        words.append(str(point.side))
         subprocess.run(words, check=True)
     settings = {**BASE, **point.settings, "data.path": str(data)}
     name = settings["model.name"].partition(":")[0]
@@ -239,8 +256,12 @@ def short(value: float) -> str:
 
 def table(parts: Sequence[str], out: Path) -> None:
     """Print the least of the turns, and the exponents."""
+    if "scale" in parts and (rows := list(least(SCALE, out))):
+        print("\nwhole runs, 1,000 nodes a round, 20 rounds")
+        for p, cpu_s, mib in rows:
+            print(f"  {p.value:9,} {p.grown:16} {cpu_s:8.1f} s {mib:8.0f} MiB")
     for part in parts:
-        found = list(least(DECADES[part], out))
+        found = list(least(DECADES.get(part, []), out))
         if len(found) < 2:
             continue
         x, cpu, peak = zip(*((p.value, s, mib) for p, s, mib in found), strict=True)
@@ -256,7 +277,8 @@ def picture(parts: Sequence[str], out: Path, path: Path) -> None:
 
     from coterie.render.figures.style import WIDTHS, looks, plain_log, save, styled
 
-    drawn = {part: found for part in parts if len(found := list(least(DECADES[part], out))) > 1}
+    every = {part: list(least(DECADES.get(part, []), out)) for part in parts}
+    drawn = {part: found for part, found in every.items() if len(found) > 1}
     if not drawn:
         raise SystemExit(f"{out}: has no two points to draw a line through")
     with styled():
@@ -290,17 +312,18 @@ def picture(parts: Sequence[str], out: Path, path: Path) -> None:
 def main() -> None:
     """Run what is missing, print the table, and draw."""
     ask = argparse.ArgumentParser(description=__doc__)
-    ask.add_argument("--part", nargs="+", choices=DECADES, default=list(DECADES))
+    ask.add_argument("--part", nargs="+", choices=PARTS, default=PARTS)
     ask.add_argument("--out", type=Path, default=Path("runs/growth.jsonl"), help="raw JSON lines")
     ask.add_argument("--picture", type=Path, help="a PNG, PDF or SVG to draw")
     ask.add_argument("--turns", type=int, default=2)
     ask.add_argument("--most", type=int, default=10**9, help="leave out what is larger")
-    ask.add_argument("--make-data", nargs=2, help=argparse.SUPPRESS)
+    ask.add_argument("--make-data", nargs=3, help=argparse.SUPPRESS)
     args = ask.parse_args()
     if args.make_data:
-        make_data(Path(args.make_data[0]), int(args.make_data[1]))
+        make_data(Path(args.make_data[0]), *map(int, args.make_data[1:]))
         return
-    points = [p for part in args.part for p in DECADES[part] if p.value <= args.most]
+    every = {**DECADES, "scale": SCALE}
+    points = [p for part in args.part for p in every[part] if p.value <= args.most]
     run_all(points, args.turns, args.out)
     table(args.part, args.out)
     if args.picture:
