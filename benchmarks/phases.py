@@ -56,7 +56,7 @@ def timed(phase: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 PARTS: list[tuple[type, str, str]] = [
     (Vectorized, "training", "advance"),
-    *((Vectorized, "test scores", name) for name in ("evaluate", "score_nodes", "by_class")),
+    *((Vectorized, "test scores", name) for name in ("evaluate", "score_nodes")),
     *((Vectorized, "training loss", name) for name in ("losses", "own_losses", "measure")),
     *((RunWriter, "records", name) for name in ("begin", "add", "finish", "write_progress")),
     *((RunWriter, "records", name) for name in ("write_grouping", "write_nodes")),
