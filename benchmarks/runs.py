@@ -30,9 +30,9 @@ CASES = {
     case.name: case
     for case in (
         Case("sr-1000", "sr", "fashion", 1000, 1000, 60, 10, 0.05, rounds=20, eval_every=5),
-        Case("2nn-1000", "2nn", "fashion", 1000, 1000, 60, 10, 0.05, rounds=20, eval_every=5),
-        Case("2nn-100", "2nn", "fashion", 100, 100, 430, 128, 0.1, 50, 10, threads=2),
-        Case("cnn-100", "cnn", "fashion", 100, 10, 430, 128, 0.1, 20, 10, threads=2),
+        Case("2nn-1000", "2nn", "fashion", 1000, 1000, 60, 10, 0.05, rounds=10, eval_every=5),
+        Case("2nn-100", "2nn", "fashion", 100, 100, 430, 128, 0.1, 25, 5, threads=2),
+        Case("cnn-100", "cnn", "fashion", 100, 10, 430, 128, 0.1, 10, 5, threads=2),
         Case("lr-mnist", "sr", "fashion", 1000, 10, 60, 10, 0.03, 100, 20, sd=1.0),
     )
 }

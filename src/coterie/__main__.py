@@ -1,6 +1,7 @@
 """`coterie`, and `python -m coterie`: the command line."""
 
 import atexit
+import gc
 import os
 import signal
 import sys
@@ -9,6 +10,7 @@ from typing import Any
 
 DIGITS = 15  # of any number in the environment
 STOPPED = 130  # exit code of what a signal has ended
+SELDOM = (50_000, 20, 20)  # new objects before Python looks for cycles; torch alone brings 300,000
 ENDING = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
@@ -20,12 +22,14 @@ def main() -> None:
     """
     _open_closed_streams()
     _mend_environment()
+    gc.set_threshold(*SELDOM)
     heeded = [s for s in map(_number, ENDING) if s and signal.getsignal(s) != signal.SIG_IGN]
     before = {number: signal.signal(number, _leave) for number in heeded}
     from coterie.cli import main as run
 
     _answer(before)
     atexit.register(_answer, dict.fromkeys(heeded, signal.SIG_IGN))  # after what others registered
+    atexit.register(gc.freeze)  # what ends with the process is not gone through once more
     try:
         run(prog_name="coterie")
     finally:

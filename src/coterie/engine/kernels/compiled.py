@@ -13,9 +13,10 @@ from coterie.engine.kernels.dense import Dense, Layer
 from coterie.engine.local_rule import LocalRule
 from coterie.engine.module import Shards
 
-# Weights times examples from which compiled loops save more than they cost: 0.7 s to load, and
-# seven the first time. That is a million examples of softmax regression, 50,000 of 2NN.
-MUCH = 1e10
+# Weights times examples from which compiled loops save more than the 0.7 s that it takes to load
+# them; compiling takes seven more, once. That is 640,000 examples of softmax regression, 25,000 of
+# 2NN.
+MUCH = 5e9
 
 
 def has_numba() -> bool:
