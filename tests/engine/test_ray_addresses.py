@@ -21,6 +21,7 @@ pytest.importorskip("ray", reason="Ray is not installed: pip install 'coterie[ra
 from clustered import RAYS_OWN, STORE_MBYTES, config, end_ray
 
 pytestmark = RAYS_OWN
+LAST_OF_WORKERS = 19_999  # Ray keeps 10002 to 19999 for its workers, and refuses others there
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ def theirs() -> Iterator[Started]:
             "RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S": str(int(PATIENCE_S)),
         }
         usual = {key: value for key, value in os.environ.items() if key != "RAY_ADDRESS"}
-        port = next(free_blocks(2))
+        port = next(port for port in free_blocks(2) if port > LAST_OF_WORKERS)
         found = Started(port, port + 1, {**usual, **ours})
         command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block"]
         command += ["--node-ip-address", "127.0.0.1", "--port", str(found.port), "--num-cpus", "2"]
