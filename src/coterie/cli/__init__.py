@@ -12,7 +12,6 @@ import click
 from coterie.cli.bound import bound
 from coterie.cli.commands import Commands, echo
 from coterie.cli.data import data_commands
-from coterie.cli.experiments import experiments
 from coterie.cli.exports import export, figures
 from coterie.cli.flower import flower
 from coterie.cli.network import network_command
@@ -33,6 +32,7 @@ from coterie.cli.sweeps import reproduce, sweep
 from coterie.cli.tables import find_complete, print_blocks
 from coterie.cli.track import targets_of, track, track_option
 from coterie.cli.watch import watch
+from coterie.config.shipped import experiments
 from coterie.core.errors import CoterieError, did_you_mean
 
 if TYPE_CHECKING:

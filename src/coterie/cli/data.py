@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import click
 
 from coterie.cli.commands import Commands, echo, loading, print_table
-from coterie.cli.experiments import read_configs
 from coterie.cli.options import PATH, out_option, set_option
 from coterie.cli.pages import page_path, write_files
+from coterie.config.shipped import read_configs
 
 if TYPE_CHECKING:
     from coterie.data import Dataset

@@ -6,7 +6,6 @@ from pathlib import Path
 import click
 
 from coterie.cli.commands import echo, loading
-from coterie.cli.experiments import read_configs
 from coterie.cli.options import (
     DRAWS_BY_OUT,
     json_option,
@@ -16,6 +15,7 @@ from coterie.cli.options import (
     set_option,
 )
 from coterie.cli.pages import page_path, print_page, write_files
+from coterie.config.shipped import read_configs
 
 
 @click.command("network")

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coterie.cli.commands import Stopped, echo, loading, progress, stopping
-from coterie.cli.experiments import experiment_path
 from coterie.cli.options import Cores, Quantity, jobs_option
 from coterie.cli.track import tracking
+from coterie.config.shipped import experiment_path
 from coterie.core.errors import CoterieError, OwnCodeError
 
 if TYPE_CHECKING:

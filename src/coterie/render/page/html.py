@@ -94,13 +94,26 @@ def page_files(page: Page, path: Path | None) -> dict[Path, bytes]:
     return {path.with_suffix(".html"): content.encode(), **dict(zip(names, pictures, strict=True))}
 
 
-def _section(section: Section, picture: bytes) -> str:
+def fragment(sections: Sequence[Section]) -> str:
+    """Write sections as HTML for a page of somebody else's, such as a notebook.
+
+    A section whose figure has nothing to show is its tables alone.
+    """
+    written = []
+    for section in sections:
+        figure = section.draw()
+        written.append(_section(section, None if figure is None else png(figure)))
+    return f"<div>{''.join(written)}</div>"
+
+
+def _section(section: Section, picture: bytes | None) -> str:
     heading = f"<h2>{html.escape(section.heading)}</h2>" if section.heading else ""
     first, *others = map(_table, section.tables)
     notes = "".join(f"<p>{html.escape(line)}</p>" for line in section.notes)
     remarks = "".join(f"<li>{html.escape(line)}</li>" for line in section.remarks)
     ending = f"<ul>{remarks}</ul>" if remarks else ""
-    return "".join([heading, first, notes, image(picture, section.alt), *others, ending])
+    drawn = "" if picture is None else image(picture, section.alt)
+    return "".join([heading, first, notes, drawn, *others, ending])
 
 
 def _table(table: Table) -> str:
