@@ -110,7 +110,7 @@ def import_(name: str, path: Path, trust: bool) -> None:
 @data_commands.command()
 @click.argument("file")
 @set_option()
-@out_option("PAGE", "Page to write, with pictures beside it [data-FILE.html].")
+@out_option("PAGE", "Page to write, with pictures beside it [runs/data-FILE.html].")
 @click.option(
     "--groups/--no-groups",
     default=True,

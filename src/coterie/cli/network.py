@@ -22,9 +22,7 @@ from coterie.config.shipped import read_configs
 @click.argument("file", required=False)
 @own_files
 @set_option()
-@out_option(
-    "PAGE", "Page to write, with pictures beside it [network-FILE.html or network-NODES.html]."
-)
+@out_option("PAGE", "Page to write, with pictures beside it [runs/network-FILE.html, or -NODES].")
 @click.option(
     "--top",
     type=click.IntRange(min=1),

@@ -61,7 +61,7 @@ ALGORITHM = "algorithm"
     help="With --nodes: plan by label counts to which every node adds Laplace noise of scale "
     "1/EPSILON.",
 )
-@out_option("PAGE", "Page to write, with a picture beside it [plan-FILE.html or plan-NODES.html].")
+@out_option("PAGE", "Page to write, with a picture beside it [runs/plan-FILE.html, or -NODES].")
 @click.option("--save", type=OUT, help="CSV to write, of node, group and server.")
 @click.option(
     "--export",
