@@ -111,7 +111,7 @@ def plan(
     is a file of `nodes` with their label counts, a file of their `network`, and `model_bytes`, such
     as "5MB"; settings are then a mapping of what `coterie plan --nodes` takes by --set.
 
-    >>> settings = {"partition": {"num_nodes": 4, "num_edges": 2}, "algorithm": {"num_groups": 2}}
+    >>> settings = {"partition": {"kind": "iid", "num_nodes": 4}, "algorithm": {"num_groups": 2}}
     >>> plan(settings, methods=["edge"]).columns()["node"]
     ['0', '1', '2', '3']
     """

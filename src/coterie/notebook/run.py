@@ -175,7 +175,7 @@ def run(
     folder, the run goes to the next free one in runs/.
 
     >>> from tempfile import TemporaryDirectory
-    >>> settings = {"partition": {"num_nodes": 4, "num_edges": 2}, "train": {"steps": 2}}
+    >>> settings = {"partition": {"kind": "iid", "num_nodes": 4}, "train": {"steps": 2}}
     >>> with TemporaryDirectory() as folder:
     ...     mine = run(settings, f"{folder}/mine", algorithm="fedavg", model="sr")
     >>> mine.summary["steps"], mine.node_columns()["group"], mine.columns()["t"]

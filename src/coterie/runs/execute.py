@@ -64,7 +64,7 @@ def simulate(
     a grouping (a function) take the place of what it names; so do names. Of a module a copy is
     trained.
 
-    >>> small = {"train": {"steps": 2}, "partition": {"num_nodes": 4, "num_edges": 2}}
+    >>> small = {"train": {"steps": 2}, "partition": {"kind": "iid", "num_nodes": 4}}
     >>> [state.t for state in simulate(small, "fedavg", dataset="mnist-f-mini")]
     [0, 2]
     """
