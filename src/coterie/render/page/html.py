@@ -24,9 +24,16 @@ body { font: 16px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { text-align: right; padding: .3rem .6rem; border-bottom: 1px solid var(--line); }
 th:first-child, td:first-child, .words td { text-align: left; }
-td { white-space: nowrap; } .wide { overflow-x: auto; }
+td { white-space: nowrap; }
+.wide { overflow-x: auto; background:
+  linear-gradient(to right, Canvas 40%, transparent) 0 0 / 2.5rem 100% no-repeat local,
+  linear-gradient(to left, Canvas 40%, transparent) 100% 0 / 2.5rem 100% no-repeat local,
+  linear-gradient(to right, var(--line), transparent) 0 0 / .9rem 100% no-repeat scroll,
+  linear-gradient(to left, var(--line), transparent) 100% 0 / .9rem 100% no-repeat scroll; }
 img { width: 100%; min-width: 700px; background: white; border-radius: 6px; }
 small { opacity: .75; }
+@media print { * { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
+  .wide { overflow: visible; background: none; } img { min-width: 0; } td { white-space: normal; } }
 """
 
 
