@@ -4,7 +4,8 @@
     python scripts/release.py -o DIR
 
 Wheel and sdist are built twice from the commit, in two folders and under two umasks, and must be
-the same bytes. The wheel must hold what git has in src/coterie and experiments, and nothing else.
+the same bytes. The wheel must hold what git has in src/coterie, examples and experiments, and
+nothing else.
 Wheel and sdist are installed into fresh environments outside the repository, with constraints.txt,
 and used there. The SBOM (CycloneDX 1.6) is of what the wheel's environment then holds. Needs the
 extra `release`.
@@ -30,7 +31,11 @@ from typing import Any
 from urllib.parse import quote
 
 ROOT = Path(__file__).resolve().parents[1]
-PLACES = {"src/coterie/": "coterie/", "experiments/": "coterie/experiments/"}  # git's, the wheel's
+PLACES = {
+    "src/coterie/": "coterie/",
+    "examples/": "coterie/examples/",
+    "experiments/": "coterie/experiments/",
+}  # git's, the wheel's
 INFO = ("METADATA", "RECORD", "WHEEL", "entry_points.txt")
 TRIED = (
     "--version",
@@ -75,7 +80,7 @@ def main() -> None:
         _call([sys.executable, "-m", "twine", "check", "--strict", str(wheel), str(sdist)], folder)
         say("twine check --strict: nothing to say")
         n_files = _check_wheel(wheel)
-        say(f"the wheel has the {n_files} files of src/coterie and experiments, and no others")
+        say(f"the wheel has the {n_files} files of {', '.join(PLACES)}, and no others")
         packages = [_try(built_file, folder) for built_file in (wheel, sdist)]
         sbom = bom(packages[0], epoch, _sha256(wheel))
         check_bom(sbom)

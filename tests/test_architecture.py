@@ -25,13 +25,15 @@ LEVELS = [
     {"preview", "analysis"},
     {"paper"},
     {"render", "trackers", "flower"},
-    {"cli"},
+    {"cli", "notebook"},
 ]
 HOMES = {
     "PIL": ("data/celeba.py",),
     "platformdirs": ("core/cache_folder.py",),
     "llvmlite": ("engine/kernels/loops.py",),
     "numba": ("engine/kernels/loops.py",),
+    "pandas": ("notebook/frames.py",),
+    "polars": ("notebook/frames.py",),
     "pyarrow": ("core/parquet.py",),
     "ray": ("engine/ray/cluster.py",),
     "tensorboard": ("trackers/tensorboard.py",),

@@ -25,6 +25,7 @@ TRACKED = [
     "src/coterie/py.typed",
     "src/coterie/network/ns3_driver.cc",
     "experiments/demo.toml",
+    "examples/own_model.py",
     "tests/test_docs.py",
     "runs/demo/rows.jsonl",
 ]
@@ -34,6 +35,7 @@ WHEEL = [
     "coterie/py.typed",
     "coterie/network/ns3_driver.cc",
     "coterie/experiments/demo.toml",
+    "coterie/examples/own_model.py",
     *INFO,
     "coterie-1.dist-info/licenses/LICENSE",
 ]

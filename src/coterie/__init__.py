@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from coterie import _moved
 
 if TYPE_CHECKING:
-    from coterie.analysis.compare import compare
     from coterie.config.files import load_experiment, make_config
     from coterie.config.settings import Config
     from coterie.core.errors import CoterieError
@@ -19,8 +18,11 @@ if TYPE_CHECKING:
     from coterie.engine.contract import Models
     from coterie.engine.update import Arrays, At, Kept, Mean, Pull, Update
     from coterie.grouping import Evidence, Grouping, with_servers
+    from coterie.notebook.compare import Comparison, compare
+    from coterie.notebook.plan import FleetPlan, plan
+    from coterie.notebook.run import Run, read_run, run
     from coterie.runs.execute import execute, simulate
-    from coterie.runs.record import RecordedRun, read_run
+    from coterie.runs.record import RecordedRun
     from coterie.simulation.algorithm import Algorithm
     from coterie.simulation.fleet import Averaging
     from coterie.simulation.policies import Policy
@@ -34,10 +36,12 @@ __all__ = [
     "Arrays",
     "At",
     "Averaging",
+    "Comparison",
     "Config",
     "CoterieError",
     "Dataset",
     "Evidence",
+    "FleetPlan",
     "Grouping",
     "Kept",
     "Mean",
@@ -48,6 +52,7 @@ __all__ = [
     "Pull",
     "RecordedRun",
     "Row",
+    "Run",
     "State",
     "Turn",
     "Update",
@@ -57,7 +62,9 @@ __all__ = [
     "execute",
     "load_experiment",
     "make_config",
+    "plan",
     "read_run",
+    "run",
     "simulate",
     "with_servers",
 ]
@@ -67,10 +74,12 @@ _HOME = {
     "Arrays": "engine.update",
     "At": "engine.update",
     "Averaging": "simulation.fleet",
+    "Comparison": "notebook.compare",
     "Config": "config.settings",
     "CoterieError": "core.errors",
     "Dataset": "data",
     "Evidence": "grouping",
+    "FleetPlan": "notebook.plan",
     "Grouping": "grouping",
     "Kept": "engine.update",
     "Mean": "engine.update",
@@ -81,16 +90,19 @@ _HOME = {
     "Pull": "engine.update",
     "RecordedRun": "runs.record",
     "Row": "simulation.row",
+    "Run": "notebook.run",
     "State": "simulation.state",
     "Turn": "simulation.state",
     "Update": "engine.update",
     "begun": "simulation.policies.given",
-    "compare": "analysis.compare",
+    "compare": "notebook.compare",
     "divergence": "divergences.gram",
     "execute": "runs.execute",
     "load_experiment": "config.files",
     "make_config": "config.files",
-    "read_run": "runs.record",
+    "plan": "notebook.plan",
+    "read_run": "notebook.run",
+    "run": "notebook.run",
     "simulate": "runs.execute",
     "with_servers": "grouping",
 }

@@ -40,7 +40,6 @@ MOVED = {
     "report": "render.page",
     "reproduction": "paper",
     "retime": "runs.retime",
-    "run": "simulation.loop",
     "schedule": "simulation.schedule",
     "schema": "config.schema",
     "sections": "config.settings",

@@ -6,8 +6,9 @@ import click
 import pytest
 
 from coterie.cli import main
-from coterie.cli.options import MOST_BYTES, Quantity
+from coterie.cli.options import Quantity
 from coterie.core.errors import CoterieError
+from coterie.core.units import MOST_MODEL_BYTES
 
 
 def commands(group: click.Group = main, above: str = "") -> Iterator[tuple[str, click.Command]]:
@@ -76,7 +77,7 @@ def test_a_time_is_above_zero_and_finite(text: str) -> None:
 @pytest.mark.parametrize("text", ["0", "-5", "1.5", "0.1B", "5Mb", "1000000000001", "2TB", "x"])
 def test_a_model_has_whole_bytes_above_zero(text: str) -> None:
     with pytest.raises(CoterieError, match=r"^size must be a size such as 5MB or 5MiB"):
-        Quantity("size", most=MOST_BYTES, whole=True).convert(text, None, None)
+        Quantity("size", most=MOST_MODEL_BYTES, whole=True).convert(text, None, None)
 
 
 def test_every_option_that_is_a_size_or_a_time_takes_a_unit() -> None:

@@ -14,8 +14,8 @@ import pytest
 
 from coterie.analysis.compare import seconds_to
 from coterie.analysis.format import number
-from coterie.cli.experiments import experiment_path
 from coterie.config.files import load_experiment, make_config
+from coterie.config.shipped import experiment_path
 from coterie.core.errors import DataError
 from coterie.paper import REPRODUCTIONS, Table, judge
 from coterie.paper.curves import by_diversity, by_spread, by_time, noises

@@ -74,15 +74,15 @@ def test_the_picture_and_the_page_are_written(
     assert done.exit_code == 0, done.output
     assert "mnist-f-mini, dirichlet (alpha 0.3), seed" in done.output
     assert "groups of fedavg-ic" in done.output
-    assert sorted(p.name for p in tmp_path.iterdir()) == [
+    assert sorted(p.name for p in (tmp_path / "runs").iterdir()) == [
         "data-quickstart.html",
         "data-quickstart.png",
     ]
-    page = (tmp_path / "data-quickstart.html").read_text()
+    page = (tmp_path / "runs" / "data-quickstart.html").read_text()
     assert "dirichlet (alpha 0.3)" in page
     assert "data:image/png;base64," in page
     assert "://" not in page
-    assert (tmp_path / "data-quickstart.png").read_bytes()[:4] == b"\x89PNG"
+    assert (tmp_path / "runs" / "data-quickstart.png").read_bytes()[:4] == b"\x89PNG"
 
 
 def test_no_groups_trains_nothing(tmp_path: Path) -> None:

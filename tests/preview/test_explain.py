@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from coterie.cli.experiments import experiment_path
 from coterie.config.files import load_experiment
+from coterie.config.shipped import experiment_path
 from coterie.preview.schedule import Explained, explain, opened
 from coterie.render.page.explain import explain_figure
 from resuming import coterie

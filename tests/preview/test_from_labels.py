@@ -277,10 +277,10 @@ def test_the_command_prints_draws_saves_and_exports(
     assert "times are of transfers; how long a local step takes is not known: 0 s" in said
     assert "Delta: by label shares; cost" in said
     assert "a run" not in said
-    page = (tmp_path / "plan-my nodes.html").read_text()
+    page = (tmp_path / "runs" / "plan-my nodes.html").read_text()
     assert title in page
     assert "how long a local step takes is not known: 0 s" in page
-    assert (tmp_path / "plan-my nodes.png").read_bytes()[:4] == b"\x89PNG"
+    assert (tmp_path / "runs" / "plan-my nodes.png").read_bytes()[:4] == b"\x89PNG"
     plan = read_plan(tmp_path / "plan.json")
     assert plan.title == title
     assert set(plan.names) == set(NAMES)

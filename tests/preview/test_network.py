@@ -145,9 +145,10 @@ def test_the_page_and_the_picture_need_nothing_else(
     assert "8 devices, 20 switches, 40 links of 100 MByte/s and 1 ms; routing ecmp" in said
     assert "clock flow, TCP lossless, combine none; model sr, 31,400 bytes" in said
     names = ["network-quickstart.html", "network-quickstart.png"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == names
-    assert all(f"wrote {name}" in done.output for name in names)
-    page, picture = (tmp_path / name for name in names)
+    assert [path.name for path in tmp_path.iterdir()] == ["runs"]
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == names
+    assert all(f"wrote {Path('runs') / name}" in done.output for name in names)
+    page, picture = (tmp_path / "runs" / name for name in names)
     assert picture.read_bytes()[:4] == b"\x89PNG"
     text = page.read_text()
     assert "://" not in text

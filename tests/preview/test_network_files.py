@@ -106,8 +106,8 @@ def test_the_command_prints_draws_and_tells_a_program(
     assert done.exit_code == 0, done.output
     assert "Means by edge" in done.output
     assert "d_local" not in done.output
-    assert (tmp_path / "network-phones.html").read_text().count("Places that serve") == 1
-    assert (tmp_path / "network-phones.png").read_bytes()[:4] == b"\x89PNG"
+    assert (tmp_path / "runs" / "network-phones.html").read_text().count("Places that serve") == 1
+    assert (tmp_path / "runs" / "network-phones.png").read_bytes()[:4] == b"\x89PNG"
     done = run("--nodes", PHONES, "--network", STATIONS, "--model-bytes", 5_000_000, "--json")
     (said,) = json.loads(done.stdout)
     assert said["places"] == [

@@ -16,6 +16,7 @@ PROGRAM = chromium()
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason=HOW)
 EVIL = "<img src=x onerror=alert(1)></script><script>alert(2)</script>\"'"
 CURVES = "[data-figure=curves]"
+PAPER = 180 / 25.4 * 96  # pixels between the margins of a page
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +96,41 @@ def test_names_are_shown_and_never_run(shown: Browser) -> None:
     shown.click("[data-figure=network] svg[role=img]")
     shown.key("ArrowRight")
     assert shown.ask("document.querySelector('#tip strong').textContent") == EVIL
+
+
+def test_figures_are_drawn_for_paper_and_afterwards_as_before(shown: Browser) -> None:
+    shown.ask("coterie.draw()")
+    pictures = "[...document.querySelectorAll('figure svg[role=img]')]"
+    sizes = (
+        f"{pictures}.map((s) => [s.getBoundingClientRect().width, s.closest('.plot').clientWidth])"
+    )
+    theme = "document.documentElement.dataset.theme || ''"
+    before, theme_before = shown.ask(sizes), shown.ask(theme)
+    shown.call("Emulation.setEmulatedMedia", media="print")
+    shown.ask("dispatchEvent(new Event('beforeprint'))")
+    on_paper = shown.ask(sizes)
+    assert len(on_paper) == 9
+    assert all(width <= room + 1 < PAPER + 1 for width, room in on_paper)
+    assert shown.ask(theme) == "light"
+    exact = "getComputedStyle(document.querySelector('rect.part')).printColorAdjust"
+    assert shown.ask(exact) == "exact"
+    shown.call("Emulation.setEmulatedMedia", media="")
+    shown.ask("dispatchEvent(new Event('afterprint'))")
+    assert shown.ask(sizes) == before
+    assert shown.ask(theme) == theme_before
+
+
+def test_delays_have_no_sum_and_all_begin_at_0(shown: Browser) -> None:
+    shown.ask("coterie.draw()")
+    bars = "[...document.querySelectorAll('[data-figure=delays] rect.part')]"
+    places = shown.ask(f"{bars}.map((r) => [r.getAttribute('x'), r.getAttribute('y')])")
+    assert len(places) == 8  # fedavg has no group mean
+    assert len({x for x, _ in places}) == 1
+    assert len({y for _, y in places}) == 8
+    shown.hover("[data-figure=delays] rect.part")
+    assert "all together" not in shown.ask("document.querySelector('#tip').innerText")
+    shown.hover("[data-figure=seconds] rect.part")
+    assert "all together" in shown.ask("document.querySelector('#tip').innerText")
 
 
 def test_what_was_judged_is_a_picture_first_and_then_tables(shown: Browser) -> None:

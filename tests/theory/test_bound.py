@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coterie.cli.experiments import experiment_path
 from coterie.config.files import load_experiment
+from coterie.config.shipped import experiment_path
 from coterie.theory.measure import stray
 from resuming import coterie
 

@@ -12,7 +12,7 @@ import click
 from coterie.cli.bound import bound
 from coterie.cli.commands import Commands, echo
 from coterie.cli.data import data_commands
-from coterie.cli.experiments import experiments
+from coterie.cli.examples import examples
 from coterie.cli.exports import export, figures
 from coterie.cli.flower import flower
 from coterie.cli.network import network_command
@@ -33,6 +33,7 @@ from coterie.cli.sweeps import reproduce, sweep
 from coterie.cli.tables import find_complete, print_blocks
 from coterie.cli.track import targets_of, track, track_option
 from coterie.cli.watch import watch
+from coterie.config.shipped import experiments
 from coterie.core.errors import CoterieError, did_you_mean
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def main() -> None:
       coterie bound my.toml                 how far groups stray from learning in one place
       coterie flower up plan.json           a plan as a deployment of Flower, edge by edge
       coterie reproduce efficiency          the paper's tables and figures, beside its own
+      coterie examples mine                 examples to change: own model, data, algorithm, notebook
       coterie list                          algorithms, datasets, models, topologies, settings
     """
 
@@ -69,6 +71,7 @@ def main() -> None:
 main.add_command(bound)
 main.add_command(data_commands)
 main.add_command(network_command)
+main.add_command(examples)
 main.add_command(figures)
 main.add_command(export)
 main.add_command(track)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coterie.cli.commands import echo, loading, print_table
-from coterie.cli.experiments import read_configs
 from coterie.cli.options import DRAWS_BY_OUT, OUT, json_option, out_option, set_option
 from coterie.cli.pages import write_files
+from coterie.config.shipped import read_configs
 from coterie.core.errors import CoterieError
 
 if TYPE_CHECKING:

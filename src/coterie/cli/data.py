@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import click
 
 from coterie.cli.commands import Commands, echo, loading, print_table
-from coterie.cli.experiments import read_configs
 from coterie.cli.options import PATH, out_option, set_option
 from coterie.cli.pages import page_path, write_files
+from coterie.config.shipped import read_configs
 
 if TYPE_CHECKING:
     from coterie.data import Dataset
@@ -110,7 +110,7 @@ def import_(name: str, path: Path, trust: bool) -> None:
 @data_commands.command()
 @click.argument("file")
 @set_option()
-@out_option("PAGE", "Page to write, with pictures beside it [data-FILE.html].")
+@out_option("PAGE", "Page to write, with pictures beside it [runs/data-FILE.html].")
 @click.option(
     "--groups/--no-groups",
     default=True,

@@ -6,7 +6,6 @@ from pathlib import Path
 import click
 
 from coterie.cli.commands import echo, loading
-from coterie.cli.experiments import read_configs
 from coterie.cli.options import (
     DRAWS_BY_OUT,
     json_option,
@@ -16,15 +15,14 @@ from coterie.cli.options import (
     set_option,
 )
 from coterie.cli.pages import page_path, print_page, write_files
+from coterie.config.shipped import read_configs
 
 
 @click.command("network")
 @click.argument("file", required=False)
 @own_files
 @set_option()
-@out_option(
-    "PAGE", "Page to write, with pictures beside it [network-FILE.html or network-NODES.html]."
-)
+@out_option("PAGE", "Page to write, with pictures beside it [runs/network-FILE.html, or -NODES].")
 @click.option(
     "--top",
     type=click.IntRange(min=1),

@@ -11,14 +11,12 @@ import click
 
 from coterie.core.errors import CoterieError
 from coterie.core.memory import THREADS_PER_CORE
-from coterie.core.units import EXAMPLES, Kind, quantity
+from coterie.core.units import EXAMPLES, MOST_MODEL_BYTES, Kind, quantity
 
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 PATH = click.Path(path_type=Path)
 SETTING = "KEY=VALUE"
 DRAWS_BY_OUT = "; draw only with --out"  # what --json does to a command that draws
-
-MOST_BYTES = 10**12  # so that all links of 100,000 nodes together can be counted in 64 bits
 
 
 class Quantity(click.ParamType):  # type: ignore[type-arg]
@@ -153,7 +151,7 @@ OWN_FILES = [
     ),
     click.option(
         "--model-bytes",
-        type=Quantity("size", most=MOST_BYTES, whole=True),
+        type=Quantity("size", most=MOST_MODEL_BYTES, whole=True),
         metavar="SIZE",
         help="Without FILE: size of a model on the wire, such as 1476392 or 5MB.",
     ),

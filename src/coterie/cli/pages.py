@@ -13,11 +13,15 @@ if TYPE_CHECKING:
     from coterie.render.page.html import Page
 
 SUFFIXES = (".html", ".png")
+RUNS = Path("runs")  # where commands write that are not told where
 
 
 def page_path(command: str, name: str, out: Path | None, *, as_json: bool = False) -> Path | None:
-    """Return where a page goes: --out, else COMMAND-NAME.html; with JSON there is one by --out."""
-    page = out or (None if as_json else Path(f"{command}-{name}.html"))
+    """Return where a page goes: --out, else COMMAND-NAME.html among the runs.
+
+    With JSON there is one by --out alone.
+    """
+    page = out or (None if as_json else RUNS / f"{command}-{name}.html")
     if page is not None:
         check_file("--out", page, f"{command}.html", also=SUFFIXES)
         if any(map(is_special, (page, *map(page.with_suffix, SUFFIXES)))):

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import click
 
 from coterie.cli.commands import echo, loading
-from coterie.cli.experiments import read_configs
 from coterie.cli.options import (
     DRAWS_BY_OUT,
     OUT,
@@ -22,6 +21,7 @@ from coterie.cli.options import (
     set_option,
 )
 from coterie.cli.pages import SUFFIXES, check_file, page_path, print_page, write_files
+from coterie.config.shipped import read_configs
 from coterie.core.errors import CoterieError
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ ALGORITHM = "algorithm"
     help="With --nodes: plan by label counts to which every node adds Laplace noise of scale "
     "1/EPSILON.",
 )
-@out_option("PAGE", "Page to write, with a picture beside it [plan-FILE.html or plan-NODES.html].")
+@out_option("PAGE", "Page to write, with a picture beside it [runs/plan-FILE.html, or -NODES].")
 @click.option("--save", type=OUT, help="CSV to write, of node, group and server.")
 @click.option(
     "--export",
@@ -150,11 +150,11 @@ def plan(
     network as it is, and with models combined under edges on their way. over FedAvg: how many times
     as fast to the same loss as the better of the two, with its best schedule.
     """
-    from coterie.cli.plan_tables import as_csv, plain, tables
     from coterie.preview.auto_plan import soonest
     from coterie.preview.planfile.writing import contents, plan_of
     from coterie.render.page.html import page_files
     from coterie.render.page.plan import plan_page
+    from coterie.render.page.plan_tables import as_csv, plain, tables
 
     more = {"keep_regions": keep_regions or None, "epsilon": epsilon}
     more = {key: value for key, value in more.items() if value is not None}

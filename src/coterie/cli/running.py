@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coterie.cli.commands import Stopped, echo, loading, progress, stopping
-from coterie.cli.experiments import experiment_path
 from coterie.cli.options import Cores, Quantity, jobs_option
 from coterie.cli.track import tracking
+from coterie.config.shipped import experiment_path, read_configs
 from coterie.core.errors import CoterieError, OwnCodeError
 
 if TYPE_CHECKING:
@@ -84,19 +84,17 @@ def check_out(folder: Path) -> None:
 
 def begin(file: str, overrides: tuple[str, ...], out: Path | None) -> "tuple[Path, list[Job]]":
     """Return the runs that an experiment file describes, and the folder they go to."""
-    from coterie.config.files import load_experiment
     from coterie.runs.record import ROWS, RUNS, resume_command
     from coterie.runs.sweep import free_folder, plan_jobs
 
-    path = experiment_path(file)
     if out:
         check_out(out)
-    configs = load_experiment(path, overrides)
+    name, configs = read_configs(file, overrides)
     held = [p.parent for name in (RUNS, ROWS) for p in out.rglob(name)] if out else []
     if held:
         way = resume_command(out if out in held else held[0])
         raise CoterieError(f"{out} already holds a run; choose another --out, or go on with: {way}")
-    folder = out or free_folder(Path("runs") / path.stem)
+    folder = out or free_folder(Path("runs") / name)
     return folder, plan_jobs(configs, folder)
 
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coterie.cli.commands import echo, print_table
-from coterie.cli.experiments import experiment_path
 from coterie.cli.options import SETTING, out_option, set_option
 from coterie.cli.running import Pace, check_out, run_all, runs_at_once
 from coterie.cli.tables import print_blocks
+from coterie.config.shipped import experiment_path
 from coterie.core.errors import CoterieError, DataError, RecordError, did_you_mean
 
 if TYPE_CHECKING:

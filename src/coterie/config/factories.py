@@ -21,7 +21,7 @@ from coterie.data import Dataset, Split
 from coterie.divergences.sketch import Privacy, Sketch
 from coterie.engine.contract import Engine, LocalSteps
 from coterie.engine.update import Update, both
-from coterie.grouping import Limits
+from coterie.grouping import Limits, Planner
 from coterie.grouping.evidence import whole_capacity
 from coterie.grouping.planner import Effort
 from coterie.network import Network, make_clock
@@ -281,12 +281,12 @@ def node_speeds(config: Config, n: int, algorithm: Algorithm, names: tuple[str, 
     return draw_speeds(c.speeds, n, c.gflops * 1e9, c.spread, generator(config.seed, Stream.SPEED))
 
 
-def make_search(config: Config) -> Search:
-    """Return how a config searches for groups."""
+def make_search(config: Config, own: Planner | None = None) -> Search:
+    """Return how a config searches for groups, by one's `own` planner if there is one."""
     c = config.algorithm
     shakes = None if c.shakes == "auto" else c.shakes
     effort = Effort(shakes, c.budget_s or None, c.anneal)
-    return Search(c.grouping, c.alpha_iid, c.alpha_comm, effort)
+    return Search(c.grouping, c.alpha_iid, c.alpha_comm, effort, own)
 
 
 def make_tuning(config: Config, steps: LocalSteps, n_nodes: int) -> Tuning:

@@ -62,7 +62,7 @@ class StoredCodeError(ConfigError):
 
 
 def load_experiment(
-    path: Path, overrides: Iterable[str] = (), scale: Scale = "full"
+    path: str | Path, overrides: Iterable[str] = (), scale: Scale = "full"
 ) -> list[Config]:
     """Read an experiment file and `key=value` overrides; one config per run that it describes.
 
@@ -72,7 +72,7 @@ def load_experiment(
     10}]`. At the small scale, what stands in `[small]` and `[small.sweep]` replaces
     settings and lists of the same name; a setting that is swept stays so.
     """
-    content = read_experiment(path)
+    content = read_experiment(Path(path))
     if scale == "small" and "small" not in content:
         raise ConfigError(f"{path}: has no small scale, a section [small]")
     return expand(content, overrides, scale)
@@ -205,8 +205,10 @@ def _settings(key: str, values: object) -> list[list[tuple[str, object]]]:
     return found
 
 
-def make_config(content: Mapping[str, Any]) -> Config:
+def make_config(content: Mapping[str, Any], made: Algorithm | None = None) -> Config:
     """Check a nested mapping and make it a config; every value that is missing is the default.
+
+    An algorithm that is `made` already takes the place of the one that the settings name.
 
     >>> make_config({"algorithm": {"tau2": 3}}).algorithm.tau2
     3
@@ -218,7 +220,7 @@ def make_config(content: Mapping[str, Any]) -> Config:
         if path and (CALLED, path) not in content.allowed:
             raise StoredCodeError(CALLED, path)
     config: Config = build(Config, content)
-    return _resolve(config)
+    return _resolve(config, made)
 
 
 def named_code(content: Mapping[str, Any]) -> dict[str, str]:
@@ -363,7 +365,7 @@ def _with(content: Nested, dotted: str, value: object) -> Nested:
     return {**content, section: _with(inner, name, value)}
 
 
-def _resolve(config: Config) -> Config:
+def _resolve(config: Config, made: Algorithm | None = None) -> Config:
     """Check what concerns several settings together, and fill in what "auto" stands for."""
     config = replace(config, partition=_counted(config.partition))
     part, algorithm = config.partition, config.algorithm
@@ -372,7 +374,7 @@ def _resolve(config: Config) -> Config:
         raise ConfigError(
             f"partition.num_edges must be <= num_nodes, got {edges} edges for {n} nodes"
         )
-    made = algorithm.made
+    made = made or algorithm.made
     if made.searched and n != "auto":
         check_num_groups(algorithm.num_groups, n)
     _check_open(algorithm, made)

@@ -21,7 +21,8 @@ from coterie.config.factories import (
     make_update,
     make_view,
 )
-from coterie.config.files import check_num_groups, check_update
+from coterie.config.files import check_num_groups
+from coterie.config.objects import NOTHING_OWN, Objects, OwnModel
 from coterie.config.room import check_memory
 from coterie.config.settings import Config
 from coterie.core.errors import ConfigError
@@ -33,7 +34,6 @@ from coterie.grouping import Planner
 from coterie.grouping.limits import check_keeper, check_limits
 from coterie.models import REFERENCE_FLOPS, make_model
 from coterie.simulation.algorithm import Algorithm
-from coterie.simulation.algorithms.own import told_apart
 from coterie.simulation.fleet import Fleet
 from coterie.simulation.measures import read_measures
 from coterie.simulation.problem import Problem
@@ -66,27 +66,27 @@ def prepare(
     dataset: Dataset | None = None,
     threads: int = 1,
     say: Callable[[str], None] = lambda line: None,
-    own: Algorithm | Update | None = None,
+    own: Objects = NOTHING_OWN,
 ) -> Prepared:
     """Build everything a run needs; what cannot work fails here, before anything is written.
 
     Only a clock that would never end is refused later, at the first state, which is not written.
 
     `threads` is what `train.threads = "auto"` stands for, and `say` is told of faults on the way
-    that the run survives. An algorithm of one's `own` takes the place of the config's.
+    that the run survives. Objects of one's `own` take the place of what the config names.
     """
     if config.train.engine != "ray":  # whose actors look for themselves
         _check_device(config.train.device)
         check_threads(threads if config.train.threads == "auto" else config.train.threads)
-    dataset = dataset or load_dataset(config)
-    parts = parts_of(config, own)
+    dataset = dataset or own.dataset or load_dataset(config)
+    parts = parts_of(config, own.algorithm, own.grouping)
     algorithm, planner = parts.algorithm, parts.algorithm.planner(parts.search)
     divided = divide(config, dataset, pooled=algorithm.pooled)
     dataset, part = divided.dataset, divided.partition
     check_room(config, parts.needs, len(part.indices))
     if algorithm.searched:
         check_num_groups(config.algorithm.num_groups, len(part.indices))
-    model, size = first_model(config, dataset)
+    model, size = first_model(config, dataset, own.model)
     update, K, stays = make_update(config, algorithm), config.algorithm.usual[0], 0
     if update.personal is not None:
         stays = len(staying(model, update))
@@ -100,7 +100,7 @@ def prepare(
     if config.train.engine != "ray":  # whose machines have memory of their own
         n, d, searched = len(part.indices), size.n_parameters, algorithm.searched
         check_memory(dataset, n, d, update, min(K, n), searched=searched, staying=stays)
-    starts = first_models(config, dataset, model, algorithm.models(K))
+    starts = first_models(config, dataset, model, algorithm.models(K), own.model)
     rule = make_rule(config, update)
     engine = make_engine(config, model, divided, parts.steps, rule, threads, say)
     worked = parts.steps.examples_per_step(part.sizes)
@@ -130,13 +130,22 @@ def staying(model: "nn.Module", update: Update) -> "Tensor":
 
 
 def first_models(
-    config: Config, dataset: Dataset, model: "nn.Module", number: int
+    config: Config,
+    dataset: Dataset,
+    model: "nn.Module",
+    number: int,
+    own: "OwnModel | None" = None,
 ) -> "Tensor | None":
     """Return so many first models [K, D], of which the first is everybody's; None for one."""
     if number == 1:
         return None
     import torch
 
+    if isinstance(own, torch.nn.Module):
+        raise ConfigError(
+            f"{config.algorithm.name} begins with {number} models that differ, and model is one "
+            "module; pass a function that makes one"
+        )
     from coterie.engine.module import state_tensors
 
     found = [model]
@@ -144,13 +153,15 @@ def first_models(
         draw = int(generator(config.seed, Stream.MODEL, k).integers(2**62))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(draw)
-            other = make_model(config.model.name, dataset.input_shape, dataset.n_classes)
+            other = make_model(config.model.name, dataset.input_shape, dataset.n_classes, own)
         found.append(other.to(next(model.parameters()).dtype))
     flat = [torch.cat([w.detach().reshape(-1) for w in state_tensors(m)]) for m in found]
     return torch.stack(flat)
 
 
-def first_model(config: Config, dataset: Dataset) -> "tuple[nn.Module, ModelSize]":
+def first_model(
+    config: Config, dataset: Dataset, own: "OwnModel | None" = None
+) -> "tuple[nn.Module, ModelSize]":
     """Return the model that everybody starts from, and what it weighs."""
     import torch  # takes a second and more: what is wrong with the data is said before
 
@@ -160,7 +171,7 @@ def first_model(config: Config, dataset: Dataset) -> "tuple[nn.Module, ModelSize
     shape = dataset.input_shape
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
-        model = make_model(config.model.name, shape, dataset.n_classes)
+        model = make_model(config.model.name, shape, dataset.n_classes, own)
     flops = flops_per_example(model, shape)
     if config.compute.flops == "reference":
         flops = REFERENCE_FLOPS[config.model.name]
@@ -180,14 +191,12 @@ class Parts:
     steps: LocalSteps
 
 
-def parts_of(config: Config, own: Algorithm | Update | None = None) -> Parts:
-    """Read from a config how a run goes; an algorithm of one's own takes the place of its."""
-    search, steps = make_search(config), local_steps(config)
-    if own is None:
-        algorithm = config.algorithm.made
-    else:
-        algorithm = told_apart(own, "your algorithm")
-        check_update(config, algorithm)
+def parts_of(
+    config: Config, own: Algorithm | None = None, grouping: Planner | None = None
+) -> Parts:
+    """Read from a config how a run goes; an algorithm or planner of one's own replaces its."""
+    search, steps = make_search(config, grouping), local_steps(config)
+    algorithm = config.algorithm.made if own is None else own
     return Parts(algorithm, search, algorithm.needs(search), steps)
 
 

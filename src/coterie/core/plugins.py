@@ -13,6 +13,8 @@ from typing import Any
 from coterie.core.boundary import LONGEST
 from coterie.core.errors import CoterieError, words_of
 
+OBJECT = "object"  # in place of a module: what a run was given in Python, and not by a path
+
 
 def reason(error: BaseException) -> str:
     """Say in one line what a user's code raised, and where.
@@ -57,6 +59,8 @@ def import_by_path(
     True
     """
     module_name, _, attribute = path.partition(":")
+    if module_name == OBJECT:
+        raise error(passed_again(path))
     if _of_python(module_name):
         raise error(_no_plugin(path))
     if _of_commands(module_name):
@@ -85,6 +89,15 @@ def import_by_path(
     if _of_commands(type(found).__module__):
         raise error(_no_plugin(path, "coterie's command line"))
     return found  # type: ignore[no-any-return]
+
+
+def passed_again(path: str) -> str:
+    """Say how to go on with what a run was given as an object.
+
+    >>> passed_again("object:Net")
+    "'object:Net' was an object in Python; pass it again: coterie.run(..., resume=True)"
+    """
+    return f"{path!r} was an object in Python; pass it again: coterie.run(..., resume=True)"
 
 
 def _of_python(module: str) -> bool:

@@ -15,6 +15,7 @@ EXAMPLES: dict[Kind, str] = {
     "rate": "a rate such as 100Mbit or 12.5MB",
     "time": "a time such as 2s, 500ms, 1m or 1.5h",
 }
+MOST_MODEL_BYTES = 10**12  # so that all links of 100,000 nodes are counted in 64 bits
 LONGEST = 400  # characters, and a number of doubles' length with its unit has fewer
 WRITTEN = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?) *([A-Za-z]+(?:/s)?)", re.ASCII)
 BYTES = re.compile(r"(?i:([kmgt]?|[kmgt]i)(?:bytes?))|([kKMGT]?|[kKMGT]i)B")

@@ -56,7 +56,19 @@ def read_arrays(files: list[Path], name: str = "arrays") -> Dataset:
     return replace(check_dataset(read), name=name)
 
 
-def _values(x: NDArray[Any], where: Path) -> Values:
+def from_pair(x: NDArray[Any], y: NDArray[Any]) -> Dataset:
+    """Make a dataset of an array of examples and one of their labels, by the rules of a file.
+
+    >>> from_pair(np.zeros((4, 3)), np.array([0, 1, 0, 1])).x.dtype
+    dtype('float32')
+    """
+    where = "dataset (x, y)"
+    labels = _labels(y, x, where)
+    made = Dataset(where, _values(x, where), labels, int(labels.max()) + 1)
+    return replace(check_dataset(made), name="arrays")
+
+
+def _values(x: NDArray[Any], where: object) -> Values:
     """Return x as bytes or 32-bit floats, images as [N, channels, height, width]."""
     if x.dtype.kind == "f":
         with np.errstate(over="ignore", invalid="ignore"):  # what is infinite then is refused
@@ -76,7 +88,7 @@ def _values(x: NDArray[Any], where: Path) -> Values:
     return x[:, None] if x.ndim == 3 else x
 
 
-def _labels(y: NDArray[Any], x: NDArray[Any], where: Path) -> Ints:
+def _labels(y: NDArray[Any], x: NDArray[Any], where: object) -> Ints:
     """Return y as whole numbers 0 to C-1, each of which there is."""
     if x.ndim == 0 or not len(x):
         raise DataError(f"{where}: x has no examples, got {list(x.shape)}")

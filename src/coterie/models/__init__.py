@@ -6,6 +6,8 @@ import path just as a user's are. Nothing here imports torch before a model is m
 
 import inspect
 from collections.abc import Callable
+from copy import deepcopy
+from functools import partial
 from typing import TYPE_CHECKING
 
 from coterie.core.errors import ModelError, unknown
@@ -29,16 +31,32 @@ MODELS: dict[str, tuple[str, str]] = {
 REFERENCE_FLOPS = {"sr": 7, "2nn": 398_428, "cnn": 737_413}
 
 
-def make_model(name: str, input_shape: tuple[int, ...], n_classes: int) -> "nn.Module":
+def make_model(
+    name: str,
+    input_shape: tuple[int, ...],
+    n_classes: int,
+    own: "nn.Module | Callable[..., object] | None" = None,
+) -> "nn.Module":
     """Make a model by its short name or import path `package.module:function`.
+
+    One's `own` module, of which a copy is made, or function takes the place of what the name means.
 
     >>> sum(w.numel() for w in make_model("sr", (1, 28, 28), 10).parameters())
     7850
     """
+    if own is not None:
+        return _call(name, own if inspect.isroutine(own) else _maker(own), input_shape, n_classes)
     path = MODELS[name][1] if name in MODELS else name
     if ":" not in path:
         raise ModelError(f"{unknown('model', name, MODELS)} (your own: 'my_pkg.models:make')")
     return _call(name, import_by_path(path, ModelError), input_shape, n_classes)
+
+
+def _maker(own: "nn.Module | Callable[..., object]") -> Callable[..., object]:
+    """Return a function that makes a model: of a module, copies that no training changes."""
+    from torch import nn
+
+    return partial(deepcopy, own) if isinstance(own, nn.Module) else own
 
 
 def _call(

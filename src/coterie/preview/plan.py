@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coterie.config.factories import load_dataset, make_search
+from coterie.config.objects import NOTHING_OWN, Objects
 from coterie.config.prepare import prepare
 from coterie.config.settings import AlgorithmConfig, Config
 from coterie.core.arrays import Ints
@@ -247,6 +248,7 @@ def plans(
     budget_s: float | None = None,
     progress: Progress = lambda what, done, of: None,
     clock: Callable[[], float] = time.monotonic,
+    own: Objects = NOTHING_OWN,
 ) -> PlanView:
     """Group the nodes of an experiment by every method, and search along the trade-off.
 
@@ -255,9 +257,9 @@ def plans(
     experiment says, by `clock`; Ctrl-C ends a search with a budget and keeps what it has.
     """
     q = question(configs, methods)
-    dataset = load_dataset(q.config, progress)
+    dataset = own.dataset or load_dataset(q.config, progress)
     progress("one training step", 0, 0)
-    problem = prepare(q.seen, dataset).problem
+    problem = prepare(q.seen, dataset, own=own).problem
     q.check(problem.view.limits)
     title = f"{q.config.network.topology}, {title_of(q.config)}"
     evidence, told = first_evidence(problem), problem.participation

@@ -9,6 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coterie.config.files import code_of, to_toml
+from coterie.config.objects import (
+    NOTHING_OWN,
+    Experiment,
+    Objects,
+    OwnAlgorithm,
+    OwnDataset,
+    OwnGrouping,
+    OwnModel,
+    configured,
+)
 from coterie.config.prepare import Prepared, prepare
 from coterie.config.settings import Config
 from coterie.core.errors import DivergenceError, RecordError
@@ -16,10 +26,8 @@ from coterie.core.plugins import source_sum
 from coterie.core.regular import read_mapping
 from coterie.data import Dataset
 from coterie.engine.contract import Engine, Models
-from coterie.engine.update import Update
 from coterie.runs.checkpoint import Keeper, last_good, origin, tidy
 from coterie.runs.record import RunWriter, ended
-from coterie.simulation.algorithm import Algorithm
 from coterie.simulation.fleet import Averaging
 from coterie.simulation.forecast import doubt, named_schedules
 from coterie.simulation.loop import rounds
@@ -41,19 +49,37 @@ class Interrupted(KeyboardInterrupt):
         self.t = t
 
 
-def simulate(config: Config, algorithm: Algorithm | Update | None = None) -> Iterator[State]:
+def simulate(
+    config: Experiment,
+    algorithm: OwnAlgorithm | str | None = None,
+    *,
+    dataset: OwnDataset | str | None = None,
+    model: "OwnModel | str | None" = None,
+    grouping: OwnGrouping | str | None = None,
+) -> Iterator[State]:
     """Run a config and yield the state after every aggregation; nothing is written.
 
-    An algorithm, or an update, takes the place of the config's own.
+    The config may be settings as a mapping, a file, or the name of one that ships. A dataset (or
+    arrays x, y), a model (a module, or a function that makes one), an algorithm (or an update) and
+    a grouping (a function) take the place of what it names; so do names. Of a module a copy is
+    trained.
+
+    >>> small = {"train": {"steps": 2}, "partition": {"kind": "iid", "num_nodes": 4}}
+    >>> [state.t for state in simulate(small, "fedavg", dataset="mnist-f-mini")]
+    [0, 2]
     """
-    yield from rounds(prepare(config, own=algorithm).problem)
+    chosen, own = configured(
+        config, dataset=dataset, model=model, algorithm=algorithm, grouping=grouping
+    )
+    yield from rounds(prepare(chosen, own=own).problem)
 
 
 def execute(
     config: Config,
-    folder: Path,
+    folder: str | Path,
     *,
-    dataset: Dataset | None = None,
+    own: Objects = NOTHING_OWN,
+    loaded: Dataset | None = None,
     on_state: Callable[[State], None] = lambda state: None,
     resume: bool = False,
     checkpoint_every_s: float = 1.0,
@@ -69,15 +95,17 @@ def execute(
     after every aggregation; a run that stops keeps a checkpoint and raises Interrupted. Otherwise
     checkpoints are that many seconds apart, or after every aggregation if 0. `say` is told how a
     run goes on, and `wait_s` is how long to wait for a process that still writes the folder.
-    `threads` are the cores to use where the config leaves that open.
+    `threads` are the cores to use where the config leaves that open. `own` are objects in place of
+    what the config names, and `loaded` is the dataset that it names, where that is there already.
     """
+    folder = Path(folder)
     with RunWriter(folder, resume=resume, wait_s=wait_s) as writer:
         if writer.resumes and (end := ended(folder)):
             say(end)
             with suppress(RecordError):  # a disk that may only be read: there is nothing to do
                 tidy(folder)
             return
-        prepared = prepare(config, dataset, threads, say)
+        prepared = prepare(config, loaded, threads, say, own)
         run = _begin(config, prepared, writer, checkpoint_every_s, say)
         try:
             _advance(run, prepared, on_state, stop, say)

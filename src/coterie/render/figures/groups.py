@@ -1,4 +1,4 @@
-"""Who is in the groups: a heat map of classes, dark for more, so that grey print reads the same."""
+"""Who is in the groups: a heat map of classes, on a scale whose middle is the whole."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from coterie.partition.measure import pooled, relative_shares
 from coterie.render.figures.curves import Lines
 from coterie.render.figures.style import short
 
-TWICE = 2.0  # the darkest: a class has twice its share in the whole, or more
+TWICE = 2.0  # the end of the scale: a class has twice its share in the whole, or more
 MOST_TICKS = 12
 
 
@@ -33,7 +33,7 @@ def group_classes(lines: Lines, width: float) -> Any:
         counts = pooled(np.array(grouping["class_counts"]), np.array(grouping["z"]))
         drawn = axis.imshow(
             relative_shares(counts),
-            cmap="cividis_r",
+            cmap="PuOr",
             vmin=0,
             vmax=TWICE,
             aspect="auto",

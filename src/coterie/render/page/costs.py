@@ -17,7 +17,11 @@ SECONDS = {
 
 
 def bars(lines: Sequence[Sequence[RecordedRun]]) -> list[Json]:
-    """Stacked bars of a block, one for every line: means over its seeds, 0 where there is none."""
+    """Bars of a block, for every line: means over its seeds, 0 where there is none.
+
+    Parts of a whole are stacked. Delays have no sum, as one is taken more often than another: they
+    stand `apart`.
+    """
     tiers = dict.fromkeys(t for runs in lines for r in runs for t in _bytes(r))
     return [
         {
@@ -31,6 +35,7 @@ def bars(lines: Sequence[Sequence[RecordedRun]]) -> list[Json]:
             "key": "delays",
             "title": "One local step, one group mean, one global mean",
             "unit": "ms",
+            "apart": True,
             "kinds": list(DELAYS.values()),
             "values": [
                 [_mean(r.summary.get(k) for r in own) * 1e3 for k in DELAYS] for own in lines

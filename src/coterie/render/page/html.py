@@ -24,9 +24,16 @@ body { font: 16px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { text-align: right; padding: .3rem .6rem; border-bottom: 1px solid var(--line); }
 th:first-child, td:first-child, .words td { text-align: left; }
-td { white-space: nowrap; } .wide { overflow-x: auto; }
+td { white-space: nowrap; }
+.wide { overflow-x: auto; background:
+  linear-gradient(to right, Canvas 40%, transparent) 0 0 / 2.5rem 100% no-repeat local,
+  linear-gradient(to left, Canvas 40%, transparent) 100% 0 / 2.5rem 100% no-repeat local,
+  linear-gradient(to right, var(--line), transparent) 0 0 / .9rem 100% no-repeat scroll,
+  linear-gradient(to left, var(--line), transparent) 100% 0 / .9rem 100% no-repeat scroll; }
 img { width: 100%; min-width: 700px; background: white; border-radius: 6px; }
 small { opacity: .75; }
+@media print { * { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
+  .wide { overflow: visible; background: none; } img { min-width: 0; } td { white-space: normal; } }
 """
 
 
@@ -94,13 +101,26 @@ def page_files(page: Page, path: Path | None) -> dict[Path, bytes]:
     return {path.with_suffix(".html"): content.encode(), **dict(zip(names, pictures, strict=True))}
 
 
-def _section(section: Section, picture: bytes) -> str:
+def fragment(sections: Sequence[Section]) -> str:
+    """Write sections as HTML for a page of somebody else's, such as a notebook.
+
+    A section whose figure has nothing to show is its tables alone.
+    """
+    written = []
+    for section in sections:
+        figure = section.draw()
+        written.append(_section(section, None if figure is None else png(figure)))
+    return f"<div>{''.join(written)}</div>"
+
+
+def _section(section: Section, picture: bytes | None) -> str:
     heading = f"<h2>{html.escape(section.heading)}</h2>" if section.heading else ""
     first, *others = map(_table, section.tables)
     notes = "".join(f"<p>{html.escape(line)}</p>" for line in section.notes)
     remarks = "".join(f"<li>{html.escape(line)}</li>" for line in section.remarks)
     ending = f"<ul>{remarks}</ul>" if remarks else ""
-    return "".join([heading, first, notes, image(picture, section.alt), *others, ending])
+    drawn = "" if picture is None else image(picture, section.alt)
+    return "".join([heading, first, notes, drawn, *others, ending])
 
 
 def _table(table: Table) -> str:

@@ -112,7 +112,7 @@ def _run_here(
             execute(
                 job.config,
                 job.folder,
-                dataset=loaded[1],
+                loaded=loaded[1],
                 on_state=report,
                 resume=job.resume,
                 threads=job.threads,

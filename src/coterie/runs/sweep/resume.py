@@ -22,6 +22,7 @@ from coterie.config.toml import check_depth
 from coterie.core.boundary import reader
 from coterie.core.errors import ConfigError, RecordError
 from coterie.core.files import lock, write_atomically, write_json, writing
+from coterie.core.plugins import OBJECT, passed_again
 from coterie.runs.checkpoint import difference, tidy
 from coterie.runs.record import (
     COMPLETE,
@@ -197,6 +198,8 @@ def _check_code(folder: Path, contents: list[dict[str, Any]], allowed: Collectio
     """Refuse code that only a folder names, and say how to allow all of it."""
     named = sorted({pair for content in contents for pair in named_code(content).items()})
     for key, path in named:
+        if (key, path) not in allowed and path.startswith(f"{OBJECT}:"):
+            raise RecordError(f"{folder}: {key}: {passed_again(path)}")
         if (key, path) not in allowed:
             raise RecordError(
                 f"{folder}: {StoredCodeError(key, path)}; if you trust it, go on with: "

@@ -73,6 +73,15 @@ def find_algorithm(
     else:
         own = "(your own: 'my_pkg.algos:feddyn')"
         raise ConfigError(f"{unknown('algorithm', name, MAKERS)} {own}")
+    return with_groups(found, name, groups)
+
+
+def with_groups(found: Algorithm, name: str, groups: Groups | Literal["auto"]) -> Algorithm:
+    """Let an algorithm of that name train in other groups than its own, where it has room for it.
+
+    >>> with_groups(Algorithm("mine"), "mine", "edge").groups
+    'edge'
+    """
     if groups == "auto":
         return found
     fixed = name in FIXED or found.pooled or found.policy is not None

@@ -19,7 +19,8 @@ class Page {
     this.opened = new Map();
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.recolour());
     addEventListener("hashchange", () => this.jump());
-    addEventListener("beforeprint", () => this.figures.forEach((figure) => figure.arrive()));
+    addEventListener("beforeprint", () => this.printing(true));
+    addEventListener("afterprint", () => this.printing(false));
     addEventListener("keydown", (event) => event.key === "Escape" && tip.hide());
   }
 
@@ -204,6 +205,18 @@ class Page {
 
   recolour() {
     this.figures.forEach((figure) => figure.refresh());
+  }
+
+  // Paper is narrower than most windows, and white: figures are drawn for it, and afterwards as before.
+  printing(begins) {
+    const top = document.documentElement;
+    if (begins === top.classList.contains("printing")) return;
+    if (begins) this.themeBefore = top.dataset.theme;
+    top.classList.toggle("printing", begins);
+    if (begins) top.dataset.theme = "light";
+    else if (this.themeBefore) top.dataset.theme = this.themeBefore;
+    else delete top.dataset.theme;
+    this.figures.forEach((figure) => figure.draw());
   }
 }
 

@@ -1,9 +1,10 @@
-// Stacked bars, and heat maps of classes by group.
+// Bars, stacked or apart, and heat maps of classes by group.
 
 const KINDS = [7, 1, 3, 6, 2, 4, 5, 0]; // colours of the parts of a bar, far apart in lightness
 
 function stacked(block, bars) {
   const total = (row) => row.reduce((a, b) => a + b, 0);
+  if (bars.apart) return apart(block, bars);
   const used = bars.kinds.map((_, at) => bars.values.some((row) => row[at] > 0));
   if (!used.some(Boolean)) return null;
   const colour = (at) => `var(--s${KINDS[at % KINDS.length]})`;
@@ -50,6 +51,53 @@ function stacked(block, bars) {
       exploreRects(root, parts, 20, ({ line, at, value, sum }) => [line.label, [
         [colour(at), bars.kinds[at], amount(value, bars.unit)], [null, "share", `${number((100 * value) / sum)}%`], [null, "all together", amount(sum, bars.unit)],
       ]]);
+      return box.bottom + 42;
+    },
+  };
+}
+
+// Bars below each other for every line, of what has no sum.
+function apart(block, bars) {
+  const used = bars.kinds.map((_, at) => at).filter((at) => bars.values.some((row) => row[at] > 0));
+  if (!used.length) return null;
+  const colour = (at) => `var(--s${KINDS[at % KINDS.length]})`;
+  return {
+    key: bars.key,
+    title: bars.title,
+    about: `${bars.title}: a bar of each for every line`,
+    legend: () => used.map((at) => ({ label: bars.kinds[at], colour: colour(at) })),
+    caption: () => (block.lines.some((line) => line.seeds.length > 1) ? "Means over seeds." : ""),
+    csv: () => [["line", ...bars.kinds.map((kind) => `${kind} (${bars.unit})`)], ...bars.values.map((row, at) => [block.lines[at].label, ...row])],
+    draw: (root, width, chosen, figure) => {
+      const rows = block.lines.map((line, at) => ({ line, values: bars.values[at] })).filter(({ line }) => !figure.memory.hidden.has(line.label));
+      const every = rows.flatMap(({ values }) => used.map((at) => values[at]));
+      const most = Math.max(...every, 1e-12);
+      const [thick, high] = [11, 12 * used.length + 8];
+      const left = Math.min(0.42 * width, Math.max(...rows.map(({ line }) => measure(line.label, 12)), 20) + 10);
+      const end = Math.max(...every.map((value) => measure(amount(value, bars.unit), 11)), 20) + 12;
+      const box = { left, right: width - end, top: 6, bottom: 8 + high * rows.length };
+      const x = scale(0, most, box.left, box.right, false, (box.right - box.left) / 80);
+      const grid = svg(root, "g", { class: "grid" });
+      for (const tick of niceTicks(0, most, (box.right - box.left) / 70)) {
+        svg(grid, "path", { d: `M${x(tick)},${box.top}V${box.bottom}` });
+        svg(root, "text", { x: x(tick), y: box.bottom + 16, class: "tick mid" }, number(tick));
+      }
+      svg(root, "text", { x: (box.left + box.right) / 2, y: box.bottom + 34, class: "name mid" }, bars.unit);
+      const parts = [];
+      rows.forEach(({ line, values }, nth) => {
+        const top = box.top + 4 + high * nth;
+        const text = svg(root, "text", { x: left - 8, y: top + (high - 8) / 2 + 4, class: "tick end" }, shorten(line.label, left - 10));
+        svg(text, "title", {}, line.label);
+        used.forEach((at, place) => {
+          if (!(values[at] > 0)) return;
+          const y = top + 12 * place;
+          const wide = Math.max(x(values[at]) - x(0), 0.5);
+          svg(root, "rect", { x: x(0), y, width: wide, height: thick, class: "part", style: `fill:${colour(at)}` });
+          svg(root, "text", { x: x(values[at]) + 6, y: y + 9, class: "tick small" }, amount(values[at], bars.unit));
+          parts.push({ x: x(0), y, width: wide, line, at, value: values[at] });
+        });
+      });
+      exploreRects(root, parts, thick, ({ line, at, value }) => [line.label, [[colour(at), bars.kinds[at], amount(value, bars.unit)]]]);
       return box.bottom + 42;
     },
   };

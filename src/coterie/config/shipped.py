@@ -1,4 +1,4 @@
-"""Experiment files: a user's, or one that ships with coterie."""
+"""Experiment files, a user's or one that ships with coterie, and the examples that do."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -12,9 +12,18 @@ if TYPE_CHECKING:
 
 def experiments() -> Path:
     """Folder of the experiment files: inside an installed package, or beside the sources."""
+    return _shipped("experiments")
+
+
+def examples() -> Path:
+    """Folder of the examples: inside an installed package, or beside the sources."""
+    return _shipped("examples")
+
+
+def _shipped(name: str) -> Path:
     package = Path(__file__).resolve().parents[1]
-    inside = package / "experiments"
-    return inside if inside.is_dir() else package.parents[1] / "experiments"
+    inside = package / name
+    return inside if inside.is_dir() else package.parents[1] / name
 
 
 def read_configs(file: str, overrides: tuple[str, ...]) -> "tuple[str, list[Config]]":

@@ -1,0 +1,1 @@
+"""Runs, comparisons and plans as values of Python that a notebook shows."""

@@ -1,0 +1,131 @@
+"""Runs side by side, as a value: a table, a frame and a figure."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from coterie.analysis.compare import Block, block_of
+from coterie.analysis.export import comparison_table
+from coterie.analysis.format import cells, columns, footing, heading
+from coterie.analysis.lines import PLAIN, Arranged, View, arrange, read_view
+from coterie.core.errors import RecordError
+from coterie.notebook.frames import frame
+from coterie.notebook.run import Run
+from coterie.notebook.shown import curves, html, seen, text
+from coterie.render.page.html import Section, Table
+from coterie.runs.record import RecordedRun, find_runs
+
+Runs: TypeAlias = Run | RecordedRun | str | Path
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Complete runs side by side, as `coterie compare` prints them: a block for every setting.
+
+    `blocks` are what is said, line by line, and can be gone through and counted as the comparison
+    itself. `left_out` has a line about every run that is not complete.
+    """
+
+    blocks: tuple[Block, ...]
+    arranged: tuple[Arranged, ...]
+    left_out: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        """Count the blocks."""
+        return len(self.blocks)
+
+    def __iter__(self) -> Iterator[Block]:
+        """Go through the blocks."""
+        return iter(self.blocks)
+
+    def __getitem__(self, at: int) -> Block:
+        """Return one of the blocks."""
+        return self.blocks[at]
+
+    @property
+    def tables(self) -> list[Table]:
+        """The tables of the blocks, written out."""
+        return [
+            Table(
+                heading(block),
+                columns([block]),
+                cells(block.lines),
+                "\n".join([footing(block), *(f"note: {note}" for note in block.notes)]),
+            )
+            for block in self.blocks
+        ]
+
+    def columns(self) -> dict[str, list[Any]]:
+        """Return all lines with all their digits, as columns."""
+        return comparison_table(self.blocks)
+
+    def frame(self) -> Any:
+        """Return all lines with all their digits, as a DataFrame of pandas, else of polars."""
+        return frame(self.columns())
+
+    def plot(self, y: str = "test_accuracy", x: str = "seconds", block: int = 0) -> Any:
+        """Draw a quantity of rows, a curve for every line of a block, as a matplotlib figure.
+
+        `x` is "seconds" or "epoch", and y any number of a row, such as "train_loss" or "Delta".
+        """
+        if not 0 <= block < len(self.blocks):
+            raise RecordError(f"block must be 0 to {len(self.blocks) - 1}, got {block!r}")
+        return seen(partial(self._draw, block, x, y), y)
+
+    def _draw(self, block: int, x: str, y: str) -> Any:
+        names = [line.algorithm for each in self.blocks for line in each.lines]
+        return curves(self.arranged[block].lines, x, y, list(dict.fromkeys(names)))
+
+    def __repr__(self) -> str:
+        """Write the tables."""
+        return "\n".join([text(self.tables), *(f"left out: {line}" for line in self.left_out)])
+
+    def _repr_html_(self) -> str:
+        """Write the tables, with accuracy by simulated time below each."""
+        alt = "test accuracy by simulated seconds"
+        sections = [
+            Section([table], partial(self._draw, at, "seconds", "test_accuracy"), alt)
+            for at, table in enumerate(self.tables)
+        ]
+        *others, last = sections
+        said = [f"left out: {line}" for line in self.left_out]
+        return html([*others, Section(last.tables, last.draw, alt, remarks=said)])
+
+
+def compare(
+    runs: Runs | Sequence[Runs],
+    target: float | None = None,
+    view: View = PLAIN,
+    *,
+    lines: str = "",
+    baseline: str = "",
+    best: str = "",
+    score: str = "last",
+) -> Comparison:
+    """Put complete runs side by side: runs, run folders, or folders of some.
+
+    The target of each seed is the baseline's accuracy on it, FedAvg's, unless one is given.
+    `lines`, `baseline`, `best` and `score` are those of `coterie compare`; a `view` has all four.
+
+    >>> compare("no-such-folder")
+    Traceback (most recent call last):
+    coterie.core.errors.RecordError: no-such-folder: no such folder
+    """
+    if (lines, baseline, best, score) != ("", "", "", "last"):
+        view = read_view(lines, baseline, best, score)
+    each = [runs] if isinstance(runs, Run | RecordedRun | str | Path) else list(runs)
+    found: list[RecordedRun] = []
+    left_out: list[str] = []
+    for one in each:
+        if isinstance(one, str | Path):
+            read, left = find_runs([Path(one)])
+            found, left_out = [*found, *read], [*left_out, *left]
+        else:
+            found.append(one.recorded if isinstance(one, Run) else one)
+    if not found:
+        raise RecordError("there are no runs to compare; name runs, or folders of some")
+    arranged = tuple(arrange(found, view))
+    blocks = tuple(block_of(part, target, view) for part in arranged)
+    return Comparison(blocks, arranged, tuple(left_out))
