@@ -14,6 +14,7 @@ from coterie.cli.commands import Commands, echo
 from coterie.cli.data import data_commands
 from coterie.cli.experiments import shipped
 from coterie.cli.exports import export, figures
+from coterie.cli.fair import fair
 from coterie.cli.flower import flower
 from coterie.cli.network import network_command
 from coterie.cli.options import (
@@ -61,6 +62,7 @@ def main() -> None:
       coterie network my.toml               what a mean costs: delays, full links, late flows
       coterie scenarios                     networks with measured speeds, to begin with
       coterie plan my.toml                  who should train with whom, by every method
+      coterie fair my.toml --help           every method at its best: who is first, beyond noise
       coterie bound my.toml                 how far groups stray from learning in one place
       coterie flower up plan.json           a plan as a deployment of Flower, edge by edge
       coterie reproduce efficiency          the paper's tables and figures, beside its own
@@ -69,6 +71,7 @@ def main() -> None:
 
 
 main.add_command(bound)
+main.add_command(fair)
 main.add_command(data_commands)
 main.add_command(network_command)
 main.add_command(figures)

@@ -241,6 +241,18 @@ def make_config(content: Mapping[str, Any]) -> Config:
     return _resolve(config)
 
 
+def changed(config: Config, settings: Mapping[str, Any]) -> Config:
+    """Return a config with some settings changed, given by their dotted keys.
+
+    >>> changed(Config(), {"algorithm.tau1": 2, "train.lr": 0.5}).algorithm.tau1
+    2
+    """
+    content = asdict(config)
+    for key, value in settings.items():
+        content = _with(content, key, value)
+    return make_config(content)
+
+
 def named_code(content: Mapping[str, Any]) -> dict[str, str]:
     """Return the import paths that settings name, by setting.
 
