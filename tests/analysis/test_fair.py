@@ -1,6 +1,7 @@
 """Who is first at a target, and whether that is noise: cases worked by hand."""
 
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -120,7 +121,7 @@ def test_one_seed_tells_nothing_from_noise() -> None:
 
 
 def test_what_the_first_model_has_already_is_no_merit() -> None:
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"t": 0, "test_accuracy": 0.9, "train_loss": None},
         {"t": 5, "test_accuracy": 0.4, "train_loss": 0.7},
         {"t": 9, "test_accuracy": 0.5, "train_loss": 0.6},
