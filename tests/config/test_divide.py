@@ -212,3 +212,19 @@ def test_the_pooled_split_draws_what_it_always_did() -> None:
     assert parts.train.tolist() == sorted(int(i) for order in orders for i in order[:3])
     assert parts.val.tolist() == sorted(int(order[3]) for order in orders)
     assert parts.test.tolist() == sorted(int(order[4]) for order in orders)
+
+
+@pytest.mark.parametrize("split", ["pooled", "per-node"])
+def test_where_the_validation_part_is_scored_no_test_example_is_left(split: str) -> None:
+    dataset = load_dataset(Config())
+    usual, searched = (
+        divide(make_config({"data": {"split": split, "scored": part}}), dataset)
+        for part in ("test", "val")
+    )
+    assert np.array_equal(searched.split.train, usual.split.train)
+    assert np.array_equal(searched.split.test, usual.split.val)
+    assert not set(searched.split.test) & set(usual.split.test)
+    assert np.array_equal(searched.held_out("test").examples, searched.held_out("val").examples)
+    sizes = [found.held_out(part).sizes for found in (usual, searched) for part in ("val", "test")]
+    if split == "per-node":
+        assert np.array_equal(sizes[3], sizes[0])

@@ -26,7 +26,10 @@ DEFAULTS = flat(Config())
 NAME, GROUPING, OPTIONS = "algorithm.name", "algorithm.grouping", "algorithm.options"
 GROUPS = "algorithm.groups"
 TUNED = ("train.lr", "train.lr_decay")  # what may go with a label, beside [algorithm], [optimizer]
-LATER = {"data.split": "pooled"}  # settings that older runs have not, and what they did
+LATER = {  # settings that older runs have not, and what they did
+    "data.split": "pooled",
+    "data.scored": "test",
+}
 MEASURED = ("train.measure", "train.measure_groups")  # which change no result
 UNSEARCHED = ("name", "options", "groups")  # of [algorithm], read without a search for groups, too
 

@@ -14,6 +14,7 @@ from coterie.cli.commands import Commands, echo
 from coterie.cli.data import data_commands
 from coterie.cli.examples import examples
 from coterie.cli.exports import export, figures
+from coterie.cli.fair import fair
 from coterie.cli.flower import flower
 from coterie.cli.network import network_command
 from coterie.cli.options import (
@@ -29,11 +30,12 @@ from coterie.cli.plan import plan
 from coterie.cli.reports import report
 from coterie.cli.retime import retime
 from coterie.cli.running import Pace, begin, go_on, run_all, runs_at_once
+from coterie.cli.scenarios import scenarios_command
 from coterie.cli.sweeps import reproduce, sweep
 from coterie.cli.tables import find_complete, print_blocks
 from coterie.cli.track import targets_of, track, track_option
 from coterie.cli.watch import watch
-from coterie.config.shipped import experiments
+from coterie.config.shipped import shipped
 from coterie.core.errors import CoterieError, did_you_mean
 
 if TYPE_CHECKING:
@@ -59,7 +61,9 @@ def main() -> None:
       coterie track runs/ --to mlflow       in TensorBoard, MLflow or Weights & Biases
       coterie data show my.toml             who holds what, before anything is trained
       coterie network my.toml               what a mean costs: delays, full links, late flows
+      coterie scenarios                     networks with measured speeds, to begin with
       coterie plan my.toml                  who should train with whom, by every method
+      coterie fair my.toml --help           every method at its best: who is first, beyond noise
       coterie bound my.toml                 how far groups stray from learning in one place
       coterie flower up plan.json           a plan as a deployment of Flower, edge by edge
       coterie reproduce efficiency          the paper's tables and figures, beside its own
@@ -69,6 +73,7 @@ def main() -> None:
 
 
 main.add_command(bound)
+main.add_command(fair)
 main.add_command(data_commands)
 main.add_command(network_command)
 main.add_command(examples)
@@ -79,6 +84,7 @@ main.add_command(plan)
 main.add_command(flower)
 main.add_command(report)
 main.add_command(retime)
+main.add_command(scenarios_command)
 main.add_command(sweep)
 main.add_command(reproduce)
 main.add_command(watch)
@@ -218,7 +224,7 @@ def list_(what: str | None) -> None:
         "clocks": lambda: network.CLOCKS,
         "tcp": lambda: {k: tcp.about for k, tcp in network.PROFILES.items()},
         "reproductions": lambda: {k: r.about for k, r in paper.REPRODUCTIONS.items()},
-        "experiments": lambda: {p.stem: str(p) for p in sorted(experiments().glob("*.toml"))},
+        "experiments": lambda: {name: str(path) for name, path in shipped().items()},
         "settings": lambda: {
             k: f"{about} [{v}]" + (f": {', '.join(words)}" if words else "")
             for k, v, about, words in files.settings()

@@ -100,8 +100,18 @@ def divide(config: Config, dataset: Dataset, *, pooled: bool = False) -> Divided
     """Take the sample, split it as the config says, and deal it to nodes, or pool it on one.
 
     By "per-node", examples are dealt before they are split; else the training part is dealt. One
-    node that holds everything splits it as "pooled" does.
+    node that holds everything splits it as "pooled" does. Where the validation part is scored, it
+    stands in for the test part, which is left out.
     """
+    divided = _divide(config, dataset, pooled)
+    if config.data.scored == "test":
+        return divided
+    split, held = divided.split, divided.held
+    val = replace(split, test=split.val)
+    return replace(divided, split=val, held=held and {**held, "test": held["val"]})
+
+
+def _divide(config: Config, dataset: Dataset, pooled: bool) -> Divided:
     kind = split_kind(config)
     if kind == "official":
         _check_official(dataset)

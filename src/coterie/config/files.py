@@ -5,6 +5,7 @@ one-line error before anything runs.
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, fields, replace
 from itertools import product
 from math import prod
@@ -29,6 +30,10 @@ Scale = Literal["full", "small"]
 Code = tuple[str, str]  # a setting, and the import path that it names
 SELECT = {"val_accuracy": "most", "train_loss": "least"}  # what settings can be chosen by
 DEFAULT_NODES, DEFAULT_EDGES = 100, 10
+FILES = (  # settings that name a file
+    *(f"network.{key}" for key in ("file", "latency_file", "access_file")),
+    *("partition.file", "compute.file", "algorithm.capacity_file"),
+)
 WHERE = "ray"  # the section that says where a run runs
 LABEL = "label"  # the setting that says what a run is called
 MOST_RUNS = 100_000  # of a sweep
@@ -70,9 +75,10 @@ def load_experiment(
     "fedavg-ic"]`; every combination is a run, the last key varying fastest. Values that are tables
     are settings that go together: `algorithm = [{name = "fedavg"}, {name = "fedavg-ic", tau2 =
     10}]`. At the small scale, what stands in `[small]` and `[small.sweep]` replaces
-    settings and lists of the same name; a setting that is swept stays so.
+    settings and lists of the same name; a setting that is swept stays so. A file that a setting of
+    the experiment file names is looked for in the current folder, and then beside it.
     """
-    content = read_experiment(Path(path))
+    content = _found_beside(read_experiment(Path(path)), Path(path).parent)
     if scale == "small" and "small" not in content:
         raise ConfigError(f"{path}: has no small scale, a section [small]")
     return expand(content, overrides, scale)
@@ -91,6 +97,20 @@ def read_experiment(path: Path) -> Nested:
         raise ConfigError(f"{path}: cannot be read as text ({error})") from error
     except ValueError as error:
         raise ConfigError(f"{path}: not TOML: {error}") from error
+
+
+def _found_beside(content: Nested, folder: Path) -> Nested:
+    """Name files that are in an experiment file's folder, and not in the current one, by path."""
+    for key in FILES:
+        section, _, name = key.partition(".")
+        inside = content.get(section)
+        file = inside.get(name) if isinstance(inside, dict) else None
+        if not isinstance(file, str) or not file:
+            continue
+        with suppress(OSError, ValueError):  # no name of a file: too long, or with NUL in it
+            if not Path(file).exists() and (folder / file).is_file():
+                content = _with(content, key, str(folder / file))
+    return content
 
 
 def selected_by(content: Nested) -> str:
@@ -221,6 +241,18 @@ def make_config(content: Mapping[str, Any], made: Algorithm | None = None) -> Co
             raise StoredCodeError(CALLED, path)
     config: Config = build(Config, content)
     return _resolve(config, made)
+
+
+def changed(config: Config, settings: Mapping[str, Any]) -> Config:
+    """Return a config with some settings changed, given by their dotted keys.
+
+    >>> changed(Config(), {"algorithm.tau1": 2, "train.lr": 0.5}).algorithm.tau1
+    2
+    """
+    content = asdict(config)
+    for key, value in settings.items():
+        content = _with(content, key, value)
+    return make_config(content)
 
 
 def named_code(content: Mapping[str, Any]) -> dict[str, str]:

@@ -37,6 +37,9 @@ class DataConfig:
         "what is tested on: a fifth of all, a fifth of each node's, or the official test part; "
         "auto: per-node where nodes, groups or clusters end with models of their own, else pooled",
     )
+    scored: Literal["test", "val"] = setting(
+        "test", "part that a run is scored on; val: a search of settings that sees no test part"
+    )
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,16 @@ def _shipped(name: str) -> Path:
     return inside if inside.is_dir() else package.parents[1] / name
 
 
+def scenarios() -> dict[str, Path]:
+    """Experiment files of the gallery, by name."""
+    return {p.stem: p for p in sorted((experiments() / "scenarios").glob("*.toml"))}
+
+
+def shipped() -> dict[str, Path]:
+    """Experiment files that ship with coterie, by name."""
+    return {p.stem: p for p in sorted(experiments().glob("*.toml"))} | scenarios()
+
+
 def read_configs(file: str, overrides: tuple[str, ...]) -> "tuple[str, list[Config]]":
     """Return the name of an experiment file and its configs, with some settings changed."""
     from coterie.config.files import load_experiment
@@ -36,11 +46,10 @@ def read_configs(file: str, overrides: tuple[str, ...]) -> "tuple[str, list[Conf
 
 def experiment_path(file: str) -> Path:
     """Find an experiment file by path, or by the name of one that ships with coterie."""
-    path = Path(file)
-    shipped = {p.stem: p for p in experiments().glob("*.toml")}
+    path, there = Path(file), shipped()
     with suppress(OSError, ValueError):  # no name of a file: too long, or with NUL in it
         if path.exists():
             return path
-    if file in shipped:
-        return shipped[file]
-    raise CoterieError(f"{file:.200}: no such file{did_you_mean(path.stem[:200], shipped)}")
+    if file in there:
+        return there[file]
+    raise CoterieError(f"{file:.200}: no such file{did_you_mean(path.stem[:200], there)}")
