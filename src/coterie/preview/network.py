@@ -392,7 +392,10 @@ def _mean(
             compared.append(_compared(f"{label} {way}", said["flow"], said["ns3"], scale))
         ways.append(
             tuple(
-                Timed(replace(f, nbytes=np.rint(scale * f.nbytes).astype(np.int64)), scale * s)
+                Timed(
+                    replace(f, nbytes=np.rint(scale * f.nbytes).astype(np.int64)),
+                    scale * net.arrived(f, s).arrived_s,
+                )
                 for f, s in zip(flows, said[config.clock].arrived_s, strict=True)
             )
         )
