@@ -505,4 +505,14 @@ def local_steps(config: Config) -> LocalSteps:
     """Return how a node takes a step."""
     c = config.train
     size = c.batch_size if isinstance(c.batch_size, int) else None
-    return LocalSteps(c.lr, c.lr_decay, size, c.step_unit, config.seed)
+    return LocalSteps(c.lr, c.lr_decay, size, c.step_unit, config.seed, c.sampling)
+
+
+def operations(config: Config, steps: LocalSteps, sizes: Ints, flops: int, work: float) -> Floats:
+    """Operations that a local step of every node is charged for [n], at so many an example.
+
+    The authors' simulator charged each example of a node once, however it drew its batches.
+    """
+    if config.compute.flops == "reference":
+        steps = replace(steps, sampling="epoch")
+    return (steps.examples_per_step(sizes) * flops * work).astype(np.float64)

@@ -29,6 +29,9 @@ MODELS: dict[str, tuple[str, str]] = {
 REFERENCE_FLOPS = {"sr": 7, "2nn": 398_428, "cnn": 737_413}
 
 
+REFERENCE_INIT = ("sr", "2nn", "cnn")  # whose first weights it drew in its own way
+
+
 def make_model(name: str, input_shape: tuple[int, ...], n_classes: int) -> "nn.Module":
     """Make a model by its short name or import path `package.module:function`.
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coterie.config.factories import make_fleet, make_update
+from coterie.config.factories import make_fleet, make_update, operations
 from coterie.config.files import (
     LABEL,
     Stored,
@@ -161,7 +161,7 @@ def problem_of(run: RecordedRun, config: Config | None = None) -> Problem:
         np.array(told["edge_of"], dtype=np.int64),
         tuple(told.get("nodes", ())),
         tuple(told.get("edges", ())),
-        (worked * flops * update.work).astype(np.float64),
+        operations(config, parts.steps, sizes, flops, update.work),
     )
     epochs = float(worked.sum() / sizes.sum())
     z, servers = (np.array(told[key], dtype=np.int64) for key in ("z", "servers"))
