@@ -15,7 +15,7 @@ def draw_as_reference(name: str, model: nn.Module) -> None:
 
     >>> model = nn.Linear(4, 2)
     >>> draw_as_reference("cnn", model)
-    >>> float(model.weight.abs().max()) <= 0.1, model.bias.tolist()
+    >>> model.weight.abs().max().item() <= 0.1, model.bias.tolist()
     (True, [0.0, 0.0])
     """
     with torch.no_grad():

@@ -127,11 +127,11 @@ class Network:
 
     def _closing_s(self, flows: Flows) -> Floats:
         """Round trip of two packets without payload over each flow's path [F]."""
-        at, flow = flows.links, flows.flow_of
+        at = flows.links
         both_ways = 1 / self.topology.bytes_per_s[at] + 1 / self.topology.bytes_per_s[at ^ 1]
         each = 2 * self.topology.latency_s[at // 2] + Tcp.header * both_ways
-        found: Floats = np.bincount(flow, weights=each, minlength=len(flows))
-        return found
+        found = np.bincount(flows.flow_of, weights=each, minlength=len(flows))
+        return found.astype(np.float64)
 
     def routed(self, phase: Phase) -> Flows:
         """Give every transfer of a phase its path."""

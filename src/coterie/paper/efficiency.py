@@ -113,7 +113,7 @@ def efficiency(runs: Runs) -> list[Table]:
     ends = Table(
         "Final accuracy (%)",
         ("work", "n", "steps", "paper: FedAvg", FEDAVG, *but_fedavg(runs)),
-        foot="After as many steps as FedAvg takes in the paper's time.",
+        foot="After all steps, for which FedAvg takes the time that it is given.",
     )
     for work, n, some, cell in printed_cells(runs):
         by_mix = mixed(some)

@@ -86,7 +86,7 @@ def measured_speeds(
 
     n = min(MOST_EXAMPLES, len(dataset.y) // PROBES)
     few = slice(0, n * PROBES)
-    x, y = dataset.x[few], dataset.y[few]
+    x, y = dataset.x[few].copy(), dataset.y[few].copy()  # torch wants what can be written
     model, _ = first_model(config, dataset)
     engine = Vectorized(
         model,
