@@ -7,10 +7,16 @@ from hypothesis import strategies as st
 
 from coterie.config.factories import local_steps, operations
 from coterie.config.files import make_config
+from coterie.core.arrays import Ints
 from coterie.engine.contract import LocalSteps
 from coterie.engine.turns import per_step
 from engines import engines, same, train
 from sharding import sharded
+
+
+def drawn_by(steps: LocalSteps, t: int, i: int, n: int) -> list[Ints]:
+    """The batches of a step; one of everything has all examples."""
+    return [np.arange(n) if each is None else each for each in steps.batches(t, i, n)]
 
 
 def anew(batch: int | None, seed: int = 0) -> LocalSteps:
@@ -23,37 +29,30 @@ def test_as_many_batches_as_an_epoch_has_each_without_replacement(
     n: int, batch: int, t: int, i: int
 ) -> None:
     steps = anew(batch, 5)
-    drawn = steps.batches(t, i, n)
+    drawn = drawn_by(steps, t, i, n)
     assert len(drawn) == -(-n // batch) == per_step(steps, np.array([n]))[0]
     for each in drawn:
-        if each is None:
-            assert batch >= n
-            continue
-        assert len(each) == len(set(each.tolist())) == batch
+        assert len(each) == len(set(each.tolist())) == min(batch, n)
         assert set(each.tolist()) <= set(range(n))
-    assert steps.taken(n) == sum(n if each is None else len(each) for each in drawn)
-    again = anew(batch, 5).batches(t, i, n)
-    assert all(np.array_equal(a, b) for a, b in zip(drawn, again, strict=True) if a is not None)
+    assert steps.taken(n) == sum(map(len, drawn))
+    again = drawn_by(anew(batch, 5), t, i, n)
+    assert all(np.array_equal(a, b) for a, b in zip(drawn, again, strict=True))
 
 
 def test_every_example_is_as_likely_in_every_batch_and_a_step_may_leave_some_out() -> None:
-    seen = [anew(4, seed).batches(1, 0, 10) for seed in range(3000)]
+    seen = [drawn_by(anew(4, seed), 1, 0, 10) for seed in range(3000)]
     for which in range(3):
-        counts = np.bincount(np.concatenate([b[which] for b in seen]), minlength=10)  # type: ignore[misc]
+        counts = np.bincount(np.concatenate([b[which] for b in seen]), minlength=10)
         assert np.abs(counts / 3000 - 0.4).max() < 0.04  # four standard deviations
-    apart = np.mean([len(np.intersect1d(b[0], b[1])) for b in seen])  # type: ignore[arg-type]
+    apart = np.mean([len(np.intersect1d(b[0], b[1])) for b in seen])
     assert apart == pytest.approx(4 * 4 / 10, abs=0.08)  # batches know nothing of each other
 
 
 def test_a_step_of_one_batch_is_the_same_either_way() -> None:
     for steps in (anew(4), LocalSteps(0.1, 1.0, 4, "epoch", 0)):
         one = LocalSteps(0.1, 1.0, 4, "batch", 0, steps.sampling)
-        assert (
-            one.batches(3, 2, 10)[0].tolist()
-            == (  # type: ignore[union-attr]
-                np.random.default_rng([0, 3, 2]).permutation(10)[:4].tolist()
-            )
-        )
+        order = np.random.default_rng([0, 3, 2]).permutation(10)
+        assert drawn_by(one, 3, 2, 10)[0].tolist() == order[:4].tolist()
         assert one.taken(10) == 4
         assert steps.batches(3, 2, 4) == [None]
 

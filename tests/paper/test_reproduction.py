@@ -375,7 +375,6 @@ def test_a_chosen_schedule_counts_when_it_has_all_seeds_of_the_others() -> None:
 
 def test_fedavg_by_another_tau_counts_when_it_has_all_seeds_and_is_told_apart() -> None:
     where = {"data": {"name": "mnist-o"}, "model": {"name": "sr"}, "partition": {"kind": "Dtt"}}
-    where |= {"train": {"steps": 8}}
     given = [run for seed in (0, 1) for run in trio(seed, 0.8, 0.5, 0.9, **where)]
 
     def every_step(seed: int) -> RecordedRun:
