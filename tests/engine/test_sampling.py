@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coterie.config.factories import local_steps, operations
+from coterie.config.factories import charged_examples, local_steps
 from coterie.config.files import make_config
 from coterie.core.arrays import Ints
 from coterie.engine.contract import LocalSteps
@@ -89,5 +89,7 @@ def test_the_clock_charges_what_is_worked_through_and_the_papers_each_example_on
     for flops in ("analytic", "reference"):
         content = {"model": {"name": "2nn"}, "train": train_as, "compute": {"flops": flops}}
         config = make_config(content)
-        charged[flops] = operations(config, local_steps(config), sizes, 10, 1.0).tolist()
-    assert charged == {"analytic": [5120.0, 1280.0, 70.0], "reference": [4200.0, 1280.0, 70.0]}
+        steps = local_steps(config)
+        worked = steps.examples_per_step(sizes)
+        charged[flops] = charged_examples(config, steps, sizes, worked).tolist()
+    assert charged == {"analytic": [512, 128, 7], "reference": [420, 128, 7]}

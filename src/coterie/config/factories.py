@@ -508,11 +508,11 @@ def local_steps(config: Config) -> LocalSteps:
     return LocalSteps(c.lr, c.lr_decay, size, c.step_unit, config.seed, c.sampling)
 
 
-def operations(config: Config, steps: LocalSteps, sizes: Ints, flops: int, work: float) -> Floats:
-    """Operations that a local step of every node is charged for [n], at so many an example.
+def charged_examples(config: Config, steps: LocalSteps, sizes: Ints, worked: Ints) -> Ints:
+    """Examples that a local step of every node is charged for [n]: those it works through.
 
     The authors' simulator charged each example of a node once, however it drew its batches.
     """
-    if config.compute.flops == "reference":
-        steps = replace(steps, sampling="epoch")
-    return (steps.examples_per_step(sizes) * flops * work).astype(np.float64)
+    if config.compute.flops == "reference" and steps.sampling == "reference":
+        return replace(steps, sampling="epoch").examples_per_step(sizes)
+    return worked

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coterie.config.factories import (
+    charged_examples,
     check_room,
     check_threads,
     divide,
@@ -20,7 +21,6 @@ from coterie.config.factories import (
     make_search,
     make_update,
     make_view,
-    operations,
 )
 from coterie.config.files import check_num_groups, check_update
 from coterie.config.room import check_memory
@@ -105,6 +105,7 @@ def prepare(
     rule = make_rule(config, update)
     engine = make_engine(config, model, divided, parts.steps, rule, threads, say)
     worked = parts.steps.examples_per_step(part.sizes)
+    charged = charged_examples(config, parts.steps, part.sizes, worked)
     # Forward passes alone are a third of a gradient's work.
     passes = (algorithm.passes(K) / 3 * part.sizes).astype(np.float64)
     fleet = make_fleet(
@@ -114,7 +115,7 @@ def prepare(
         part.edge_of,
         part.names,
         part.edge_names,
-        operations(config, parts.steps, part.sizes, size.flops_per_example, update.work),
+        (charged * size.flops_per_example * update.work).astype(np.float64),
         passes * size.flops_per_example if passes.any() else None,
     )
     epochs = float(worked.sum() / part.sizes.sum())
@@ -145,7 +146,8 @@ def first_models(
         draw = int(generator(config.seed, Stream.MODEL, k).integers(2**62))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(draw)
-            other = _drawn(config, dataset)
+            shape = dataset.input_shape
+            other = make_model(config.model.name, shape, dataset.n_classes, config.model.init)
         found.append(other.to(next(model.parameters()).dtype))
     flat = [torch.cat([w.detach().reshape(-1) for w in state_tensors(m)]) for m in found]
     return torch.stack(flat)
@@ -161,7 +163,7 @@ def first_model(config: Config, dataset: Dataset) -> "tuple[nn.Module, ModelSize
     shape = dataset.input_shape
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
-        model = _drawn(config, dataset)
+        model = make_model(config.model.name, shape, dataset.n_classes, config.model.init)
     flops = flops_per_example(model, shape)
     if config.compute.flops == "reference":
         flops = REFERENCE_FLOPS[config.model.name]
@@ -169,16 +171,6 @@ def first_model(config: Config, dataset: Dataset) -> "tuple[nn.Module, ModelSize
     if config.train.precision == "float64":
         model = model.double()  # from the same first weights
     return model, size
-
-
-def _drawn(config: Config, dataset: Dataset) -> "nn.Module":
-    """Make the model of a config with weights drawn from torch's generator, which is seeded."""
-    model = make_model(config.model.name, dataset.input_shape, dataset.n_classes)
-    if config.model.init == "reference":
-        from coterie.models.initial import draw_as_reference
-
-        draw_as_reference(config.model.name, model)
-    return model
 
 
 @dataclass(frozen=True, eq=False)

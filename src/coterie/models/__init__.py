@@ -6,7 +6,7 @@ import path just as a user's are. Nothing here imports torch before a model is m
 
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from coterie.core.errors import ModelError, unknown
 from coterie.core.plugins import import_by_path, reason
@@ -32,8 +32,15 @@ REFERENCE_FLOPS = {"sr": 7, "2nn": 398_428, "cnn": 737_413}
 REFERENCE_INIT = ("sr", "2nn", "cnn")  # whose first weights it drew in its own way
 
 
-def make_model(name: str, input_shape: tuple[int, ...], n_classes: int) -> "nn.Module":
+def make_model(
+    name: str,
+    input_shape: tuple[int, ...],
+    n_classes: int,
+    init: Literal["torch", "reference"] = "torch",
+) -> "nn.Module":
     """Make a model by its short name or import path `package.module:function`.
+
+    Its first weights are as torch draws them, or as the paper's simulator did.
 
     >>> sum(w.numel() for w in make_model("sr", (1, 28, 28), 10).parameters())
     7850
@@ -41,7 +48,12 @@ def make_model(name: str, input_shape: tuple[int, ...], n_classes: int) -> "nn.M
     path = MODELS[name][1] if name in MODELS else name
     if ":" not in path:
         raise ModelError(f"{unknown('model', name, MODELS)} (your own: 'my_pkg.models:make')")
-    return _call(name, import_by_path(path, ModelError), input_shape, n_classes)
+    model = _call(name, import_by_path(path, ModelError), input_shape, n_classes)
+    if init == "reference":
+        from coterie.models.initial import draw_as_reference
+
+        draw_as_reference(name, model)
+    return model
 
 
 def _call(
