@@ -78,6 +78,7 @@ def engines(
     *,
     workers: int = 1,
     unit: str = "epoch",
+    sampling: str = "epoch",
     kernel: str = "",
     dtype: torch.dtype = torch.float64,
     nudge: float = 0.0,
@@ -93,7 +94,7 @@ def engines(
     _nudge(module, nudge)
     held_out = {"val": (nodes.x[:30], nodes.y[:30]), "test": (nodes.x, nodes.y)}
     lr = 0.02 if "cnn" in name else 0.1
-    steps = LocalSteps(lr, 0.99, batch_size, unit, 3)  # type: ignore[arg-type]
+    steps = LocalSteps(lr, 0.99, batch_size, unit, 3, sampling)  # type: ignore[arg-type]
     oracle = Sequential(
         copy.deepcopy(module),
         nodes,

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from coterie.engine.contract import LocalSteps
+from coterie.engine.contract import LocalSteps, Sampling
 from coterie.engine.local_rule import LocalRule
 from coterie.engine.module import HeldSizes
 from coterie.engine.ray.engine import Sharded
@@ -50,12 +50,13 @@ def sharded(
     lr: float | None = None,
     dtype: torch.dtype = torch.float64,
     held_sizes: HeldSizes | None = None,
+    sampling: Sampling = "epoch",
 ) -> tuple[Sequential, Sharded, Here]:
     """Return the oracle, the same on several actors, and these."""
     torch.manual_seed(3)
     module, nodes, rule = MODULES[name]().to(dtype), nodes_of(), rule or LocalRule()
     held_out: Any = {"val": (nodes.x[:30], nodes.y[:30]), "test": (nodes.x, nodes.y)}
-    steps = LocalSteps(lr or (0.02 if "cnn" in name else 0.1), 0.99, 5, "epoch", 3)
+    steps = LocalSteps(lr or (0.02 if "cnn" in name else 0.1), 0.99, 5, "epoch", 3, sampling)
     own = held_sizes
     oracle = Sequential(copy.deepcopy(module), nodes, held_out, steps, rule=rule, held_sizes=own)
     here = Here()

@@ -11,7 +11,7 @@ from coterie.core.errors import GroupingError
 from coterie.divergences.gram import divergence
 from coterie.grouping import Evidence, Grouping, check_grouping, with_servers
 from coterie.grouping.baselines import at_random, by_edge, single
-from coterie.grouping.medoids import Weights, _update, assignment_cost, node_grouping
+from coterie.grouping.medoids import Weights, assignment_cost, new_medoids, node_grouping
 from coterie.simulation.algorithms import ALGORITHMS
 from coterie.simulation.search import Search
 from coterie.topology import Speed, Topology, assemble, jellyfish
@@ -145,10 +145,10 @@ def test_the_medoid_is_the_member_of_least_update_cost() -> None:
     gram = np.diag([1.0, 4.0, 9.0, 0.04, 1.0, 0.25])  # |g| = 1, 2, 3, 0.2, 1, 0.5
     e = Evidence(2, p, np.zeros(6, int), line(6), gram)
     z = np.array([0, 0, 0, 0, 1, 1])
-    assert _update(e, z, Weights(1.0, 0.0)).tolist() == [3, 5]  # 0.1 0.4 0.3 0.02; 0.2 0.15
-    assert _update(e, z, Weights(0.0, 1.0)).tolist() == [1, 4]  # the first of equals
-    assert _update(e, z, Weights(1.0, 0.01)).tolist() == [3, 5]  # 0.22 0.5 0.4 0.14; 0.23 0.18
-    assert _update(e, z, Weights(1.0, 0.2)).tolist() == [2, 5]  # 2.5 2.4 2.3 2.42; 0.8 0.75
+    assert new_medoids(e, z, Weights(1.0, 0.0)).tolist() == [3, 5]  # 0.1 0.4 0.3 0.02; 0.2 0.15
+    assert new_medoids(e, z, Weights(0.0, 1.0)).tolist() == [1, 4]  # the first of equals
+    assert new_medoids(e, z, Weights(1.0, 0.01)).tolist() == [3, 5]  # 0.22 0.5 0.4 0.14; 0.23 0.18
+    assert new_medoids(e, z, Weights(1.0, 0.2)).tolist() == [2, 5]  # 2.5 2.4 2.3 2.42; 0.8 0.75
 
 
 def test_more_groups_than_nodes_is_refused() -> None:

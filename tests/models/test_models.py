@@ -6,12 +6,15 @@ import torch
 from torch import nn
 from torch.nn.functional import conv2d, pad
 
-from coterie.core.errors import ModelError
-from coterie.data import load
+from coterie.config.files import make_config
+from coterie.config.prepare import first_model
+from coterie.core.errors import ConfigError, ModelError
+from coterie.data import Dataset, load
 from coterie.engine.contract import LocalSteps
 from coterie.engine.module import Nodes
 from coterie.engine.sequential import Sequential
 from coterie.models import make_model
+from coterie.models.initial import draw_as_reference
 from coterie.models.size import counted_flops, flops_per_example, n_bytes, n_parameters
 from problems import some_nodes
 
@@ -187,3 +190,48 @@ def test_every_model_learns_the_embedded_images(name: str) -> None:
     after = engine.advance(start, 0, 3, np.zeros(2, dtype=np.int64))
     assert engine.evaluate(after.w[0], "test").loss < engine.evaluate(start.w[0], "test").loss
     assert np.isfinite(engine.measure(after.w[0], np.zeros(2, dtype=np.int64)).delta)
+
+
+@pytest.mark.parametrize("name", ["sr", "2nn"])
+def test_perceptrons_begin_as_the_authors_did_with_normal_biases_of_sd_1(name: str) -> None:
+    model = make_model(name, IMAGE, 10)
+    torch.manual_seed(4)
+    draw_as_reference(name, model)
+    biases = torch.cat([w.detach() for w in model.parameters() if w.ndim == 1])
+    assert float(biases.std()) == pytest.approx(1.0, abs=4 * (2 * len(biases)) ** -0.5)
+    for w in (w.detach() for w in model.parameters() if w.ndim == 2):
+        sd = w.shape[1] ** -0.5
+        assert float(w.std()) == pytest.approx(sd, rel=4 * (2 * w.numel()) ** -0.5)
+        assert abs(float(w.mean())) < 4 * sd * w.numel() ** -0.5
+        assert float(w.abs().max()) > 2.5 * sd  # it is not cut
+
+
+def test_the_cnn_begins_as_the_authors_did_cut_at_two_standard_deviations() -> None:
+    model = make_model("cnn", IMAGE, 10)
+    torch.manual_seed(4)
+    draw_as_reference("cnn", model)
+    for w in (w.detach() for w in model.parameters()):
+        if w.ndim == 1:
+            assert not w.any()
+            continue
+        assert float(w.abs().max()) <= 0.1
+        # a normal cut at two of its standard deviations keeps 0.7737 of its variance
+        assert float(w.var()) == pytest.approx(0.7737 * 0.05**2, rel=5 * w.numel() ** -0.5)
+        assert abs(float(w.mean())) < 4 * 0.05 * w.numel() ** -0.5
+
+
+def test_first_weights_are_drawn_by_the_seed_and_as_by_default_unless_said() -> None:
+    dataset = Dataset("x", np.zeros((4, *IMAGE), dtype=np.uint8), np.arange(4), 10)
+
+    def first(seed: int, init: str) -> torch.Tensor:
+        config = make_config({"seed": seed, "model": {"name": "2nn", "init": init}})
+        model, _ = first_model(config, dataset)
+        return torch.cat([w.detach().reshape(-1) for w in model.parameters()])
+
+    assert torch.equal(first(3, "reference"), first(3, "reference"))
+    assert not torch.equal(first(3, "reference"), first(4, "reference"))
+    torch.manual_seed(3)
+    plain = torch.cat([w.reshape(-1) for w in make_model("2nn", IMAGE, 10).parameters()])
+    assert torch.equal(first(3, "torch"), plain)
+    with pytest.raises(ConfigError, match="known for sr, 2nn, cnn only, got model 'celeba-cnn'"):
+        make_config({"model": {"name": "celeba-cnn", "init": "reference"}})

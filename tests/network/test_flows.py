@@ -367,14 +367,44 @@ def test_single_paths_collide_where_ecmp_spreads() -> None:
     assert len(seeds) > 1  # the seed chooses the paths
 
 
-def test_the_reference_procedure_scales_a_small_transfer() -> None:
+def test_the_reference_procedure_scales_a_small_transfer_and_its_close() -> None:
     net = Network(fat_tree(PAPER_EDGES), routing="single")
     z, servers = np.zeros(100, dtype=np.int64), np.array([0])
     small = net.upload(z, servers, REFERENCE_BYTES).seconds
+    close = 6 * 2 * (0.001 + 54 / 1e8)  # six links, there and back
     there = replace(net, reference=True).aggregation(z, servers, CNN)
-    assert there.seconds == pytest.approx(2 * small * CNN / REFERENCE_BYTES)
+    assert there.seconds == pytest.approx(2 * (small + close) * CNN / REFERENCE_BYTES)
     assert there.seconds > 2.5 * net.aggregation(z, servers, CNN).seconds  # latency is scaled too
     assert there.bytes_by_tier == pytest.approx(net.aggregation(z, servers, CNN).bytes_by_tier)
+
+
+AUTHORS = [  # what the authors' notebooks print: CNN and 2NN, one way, at 10 MByte/s
+    ("global", False, CNN, 21.68, 0.01),
+    ("pods", False, CNN, 9.29, 0.002),
+    ("global", True, CNN, 13.77, 0.002),
+    ("pods", True, CNN, 8.94, 0.002),
+    ("global", False, 796_840, 11.700, 0.01),
+    ("pods", False, 796_840, 5.0129, 0.002),
+]
+
+
+@pytest.mark.parametrize(("pattern", "combine", "nbytes", "printed", "near"), AUTHORS)
+def test_the_reference_procedure_gives_the_delays_that_the_authors_printed(
+    pattern: str, combine: bool, nbytes: int, printed: float, near: float
+) -> None:
+    net = Network(
+        fat_tree(PAPER_EDGES, Speed(1e7), Speed(1e7)),
+        PAPER_EDGES,
+        routing="single",
+        clock=make_clock("flow", "ns-3.30", 1.0),
+        combine=combine,
+        reference=True,
+    )
+    if pattern == "global":
+        up = net.upload(np.zeros(100, dtype=np.int64), np.array([0]), nbytes)
+    else:
+        up = net.upload(PAPER_EDGES, np.arange(10) * 10, nbytes)
+    assert up.seconds == pytest.approx(printed, rel=near)
 
 
 def test_ns3_as_it_was_for_the_paper_takes_as_long_as_measured_there() -> None:
@@ -385,17 +415,17 @@ def test_ns3_as_it_was_for_the_paper_takes_as_long_as_measured_there() -> None:
     assert net.upload(z, servers, REFERENCE_BYTES).seconds == pytest.approx(0.0277, abs=5e-5)
 
 
-def test_the_reference_combines_for_free_under_an_edge() -> None:
+def test_the_reference_combines_for_free_under_an_edge_but_on_the_servers_switch() -> None:
     z, servers = np.zeros(100, dtype=np.int64), np.array([3])
     net = Network(fat_tree(PAPER_EDGES), PAPER_EDGES, combine=True, reference=True)
     up, _ = net.patterns(z, servers, 10)
     assert len(up) == 1
-    assert up[0].src.tolist() == list(range(10, 100, 10))
+    assert up[0].src.tolist() == [0, 2, *range(10, 100, 10)]  # node 2 is on the server's switch
     assert (up[0].dst == 3).all()
     charged = replace(net, reference=False)
     assert charged.patterns(z, servers, 10)[0][0].src.size == 81 + 9  # into the collectors first
     some = np.array([0, 15, 17, 42])
-    assert net.patterns(z, servers, 10, some)[0][0].src.tolist() == [15, 42]
+    assert net.patterns(z, servers, 10, some)[0][0].src.tolist() == [0, 15, 42]
 
 
 @settings(deadline=None, max_examples=50)

@@ -23,6 +23,7 @@ from coterie.paper.decomposition import decomposed, to_printed, within_reach
 from coterie.paper.efficiency import PRINTED, Cell, runs_of, whole_targets
 from coterie.paper.runs import (
     CHOSEN,
+    OTHER_TAUS,
     OURS,
     PAPER_CLOCK,
     THEIRS,
@@ -259,10 +260,11 @@ def test_a_speed_up_is_fewer_steps_over_dearer_steps_times_given_time() -> None:
     )
     ic = rising([(0, 0, "start", 0.1), (5, 3, "global", 0.81), (10, 6, "global", 0.9)], **REFERENCE)
     (table,) = decomposed(Runs((fedavg, ic)))
-    assert table.rows[1][2:] == [THEIRS, "5", "2.00x", "600", "3.00x", "2.00x", "1.33x"]
+    assert [row[2:4] for row in table.rows[1:4]] == [[name, "not run"] for name in OTHER_TAUS]
+    assert table.rows[4][2:] == [THEIRS, "5", "2.00x", "600", "3.00x", "2.00x", "1.33x"]
     never = rising([(0, 0, "start", 0.1), (5, 3, "global", 0.5)], name="hierfavg")
     (table,) = decomposed(Runs((fedavg, never)))
-    assert table.rows[1][3:5] == ["never", "-"]
+    assert table.rows[4][3:5] == ["never", "-"]
 
 
 def test_what_other_groups_could_reach_has_their_group_means_at_other_prices() -> None:
@@ -369,6 +371,31 @@ def test_a_chosen_schedule_counts_when_it_has_all_seeds_of_the_others() -> None:
     assert list(targets(some)) == [0, 1]
     every = runs_of(Runs((*given, *chosen)), "Dtt", "sr")
     assert times(every, CHOSEN, targets(every)).by_seed == {0: 2, 1: 2}
+
+
+def test_fedavg_by_another_tau_counts_when_it_has_all_seeds_and_is_told_apart() -> None:
+    where = {"data": {"name": "mnist-o"}, "model": {"name": "sr"}, "partition": {"kind": "Dtt"}}
+    given = [run for seed in (0, 1) for run in trio(seed, 0.8, 0.5, 0.9, **where)]
+
+    def every_step(seed: int) -> RecordedRun:
+        algorithm = {"name": "fedavg", "tau2": 1}
+        run = recorded([(0, 0.1), (1, 0.9)], seed, algorithm=algorithm, **where)
+        return replace(run, config={**run.config, "label": OTHER_TAUS[0]})
+
+    one, both = (Runs((*given, *map(every_step, seeds))) for seeds in ([0], [0, 1]))
+    for some, members in ((one, 0), (both, 2)):
+        found = runs_of(some, "Dtt", "sr")
+        assert list(targets(found)) == [0, 1]  # of FedAvg by its own tau, and on all its seeds
+        assert len(found.of(OTHER_TAUS[0]).members) == members
+        assert times(found, OTHER_TAUS[0], targets(found)).by_seed == dict.fromkeys(
+            range(members), 1
+        )
+
+
+def test_the_experiment_labels_fedavg_by_another_tau_as_the_tables_ask_for_it() -> None:
+    configs = load_experiment(experiment_path("efficiency"))
+    fedavg = {c.label: c.algorithm.usual[1:] for c in configs if c.algorithm.name == "fedavg"}
+    assert fedavg == {"": (1, 5), **dict(zip(OTHER_TAUS, [(1, 1), (1, 2), (1, 10)], strict=True))}
 
 
 def test_what_is_complete_is_shown_without_running_and_without_the_data(

@@ -17,6 +17,7 @@ from coterie.core.errors import CoterieError, DataError, RecordError, did_you_me
 
 if TYPE_CHECKING:
     from coterie.config.files import Scale
+    from coterie.config.settings import Config
     from coterie.runs.record import RecordedRun
     from coterie.runs.sweep import Job, RunsFailed
 
@@ -104,6 +105,11 @@ def sweep(
 @only_option
 @runs_option
 @click.option("--no-run", is_flag=True, help="Run nothing: tables and page of what is complete.")
+@click.option(
+    "--estimate",
+    is_flag=True,
+    help="Run nothing: say how many core-hours what is left will take on this machine.",
+)
 @runs_at_once
 def reproduce(
     name: str,
@@ -111,6 +117,7 @@ def reproduce(
     wanted: tuple[str, ...],
     out: Path | None,
     no_run: bool,
+    estimate: bool,
     pace: Pace,
 ) -> None:
     """Run a table or figure of the paper, and set what the paper says beside what comes out.
@@ -119,6 +126,7 @@ def reproduce(
       coterie reproduce all --scale small          everything, on a part of the data
       coterie reproduce efficiency --only model.name=sr
       coterie reproduce efficiency --no-run        tables of what has been run so far
+      coterie reproduce all --estimate             how long it will take
       coterie list reproductions                   what there is
 
     On two cores everything at --scale small takes about half an hour, and single ones a few
@@ -138,8 +146,14 @@ def reproduce(
         raise CoterieError(f"nothing called {name!r} to reproduce{hint}")
     if out:
         check_no_run(out)
+    if no_run and estimate:
+        raise click.UsageError("--no-run and --estimate exclude each other")
+    names = list(REPRODUCTIONS) if name == "all" else [name]
+    if estimate:
+        _estimate(names, scale, wanted, out)
+        return
     failed = []
-    for each in REPRODUCTIONS if name == "all" else [name]:
+    for each in names:
         try:
             where = out / each if out and name == "all" else out
             again = _command("reproduce", name, scale, wanted, (), out)
@@ -151,6 +165,50 @@ def reproduce(
             echo(failed[-1], err=True)
     if failed:
         raise CoterieError(f"{len(failed)} of {len(REPRODUCTIONS)} could not be reproduced here")
+
+
+def _estimate(
+    names: Sequence[str], scale: "Scale", wanted: tuple[str, ...], out: Path | None
+) -> None:
+    """Print the core-hours of what is left of every experiment, and their sum."""
+    from coterie.config.factories import load_dataset
+    from coterie.data import Dataset
+    from coterie.runs.record import ended
+    from coterie.runs.sweep import only
+    from coterie.runs.sweep.estimate import Speeds, core_seconds
+
+    datasets: dict[object, Dataset] = {}
+    speeds: dict[object, Speeds] = {}
+
+    def dataset_of(config: "Config") -> Dataset:
+        if config.data not in datasets:
+            datasets[config.data] = load_dataset(config)
+        return datasets[config.data]
+
+    rows: list[list[str]] = []
+    sums: list[float] = [0, 0, 0.0]
+    for name in names:
+        where = out / name if out and len(names) > 1 else out
+        every = only(_place(experiment_path(name), scale, (), (), where)[1], wanted)
+        left = [job for job in every if not ended(job.folder)]
+        there = _with_data(left, told=name) if left else []
+        hours = core_seconds([job.config for job in there], dataset_of, speeds) / 3600
+        counts = len(every), len(there), hours
+        sums = [a + b for a, b in zip(sums, counts, strict=True)]
+        rows.append([name, *_counts(counts)])
+    if len(names) > 1:
+        rows.append(["sum", *_counts(sums)])
+    foot = (
+        "Counted examples times speeds that were measured just now, on one core. Of a run that "
+        "chooses its schedule, the usual one counts. Runs without their data are not counted."
+    )
+    head = ("experiment", "runs", "counted", "core-hours")
+    print_table("what is left", head, rows, foot)
+
+
+def _counts(counts: Sequence[float]) -> list[str]:
+    every, counted, hours = counts
+    return [f"{every:,}", f"{counted:,}", f"{hours:,.2f}" if hours < 1 else f"{hours:,.1f}"]
 
 
 def _reproduce(
@@ -249,8 +307,11 @@ def _tell(left_out: list[str], failure: "RunsFailed | None") -> None:
     raise failure
 
 
-def _with_data(jobs: "list[Job]") -> "list[Job]":
-    """Leave out runs on datasets that are not on this machine, and say so; but not if complete."""
+def _with_data(jobs: "list[Job]", told: str = "") -> "list[Job]":
+    """Leave out runs on datasets that are not on this machine, and say so; but not if complete.
+
+    If `told` of what, that may leave none.
+    """
     from coterie.config.factories import load_dataset
     from coterie.runs.record import ended
 
@@ -262,9 +323,10 @@ def _with_data(jobs: "list[Job]") -> "list[Job]":
             there[config.data] = True
         except DataError as error:
             there[config.data] = False
-            echo(f"left out: {config.data.name}: {error}", err=True)
+            of = f"{told}: " if told else ""
+            echo(f"left out: {of}{config.data.name}: {error}", err=True)
     kept = [job for job in jobs if job.label in done or there[job.config.data]]
-    if not kept:
+    if not kept and not told:
         raise CoterieError("none of its datasets is on this machine; see 'coterie data'")
     return kept
 

@@ -515,4 +515,14 @@ def local_steps(config: Config) -> LocalSteps:
     """Return how a node takes a step."""
     c = config.train
     size = c.batch_size if isinstance(c.batch_size, int) else None
-    return LocalSteps(c.lr, c.lr_decay, size, c.step_unit, config.seed)
+    return LocalSteps(c.lr, c.lr_decay, size, c.step_unit, config.seed, c.sampling)
+
+
+def charged_examples(config: Config, steps: LocalSteps, sizes: Ints, worked: Ints) -> Ints:
+    """Examples that a local step of every node is charged for [n]: those it works through.
+
+    The authors' simulator charged each example of a node once, however it drew its batches.
+    """
+    if config.compute.flops == "reference" and steps.sampling == "reference":
+        return replace(steps, sampling="epoch").examples_per_step(sizes)
+    return worked

@@ -20,7 +20,7 @@ from coterie.config.settings import AlgorithmConfig, Config, PartitionConfig
 from coterie.config.toml import DEEPEST, read_toml
 from coterie.core.errors import ConfigError, short
 from coterie.core.inputs import with_an_end
-from coterie.models import REFERENCE_FLOPS
+from coterie.models import REFERENCE_FLOPS, REFERENCE_INIT
 from coterie.partition import PARTITIONS
 from coterie.simulation.algorithm import Algorithm
 from coterie.simulation.measures import read_measures
@@ -420,6 +420,11 @@ def _resolve(config: Config, made: Algorithm | None = None) -> Config:
         raise ConfigError(
             f"compute.flops 'reference' is known for {', '.join(REFERENCE_FLOPS)} only, got model "
             f"{config.model.name!r}; use 'analytic'"
+        )
+    if config.model.init == "reference" and config.model.name not in REFERENCE_INIT:
+        raise ConfigError(
+            f"model.init 'reference' is known for {', '.join(REFERENCE_INIT)} only, got model "
+            f"{config.model.name!r}; use 'torch'"
         )
     if config.train.device == "mps" and config.train.precision == "float64":
         raise ConfigError("train.device 'mps' has no train.precision 'float64'; use 'cpu'")

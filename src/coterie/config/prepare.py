@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coterie.config.factories import (
+    charged_examples,
     check_room,
     check_threads,
     divide,
@@ -104,6 +105,7 @@ def prepare(
     rule = make_rule(config, update)
     engine = make_engine(config, model, divided, parts.steps, rule, threads, say)
     worked = parts.steps.examples_per_step(part.sizes)
+    charged = charged_examples(config, parts.steps, part.sizes, worked)
     # Forward passes alone are a third of a gradient's work.
     passes = (algorithm.passes(K) / 3 * part.sizes).astype(np.float64)
     fleet = make_fleet(
@@ -113,7 +115,7 @@ def prepare(
         part.edge_of,
         part.names,
         part.edge_names,
-        (worked * size.flops_per_example * update.work).astype(np.float64),
+        (charged * size.flops_per_example * update.work).astype(np.float64),
         passes * size.flops_per_example if passes.any() else None,
     )
     epochs = float(worked.sum() / part.sizes.sum())
@@ -153,7 +155,8 @@ def first_models(
         draw = int(generator(config.seed, Stream.MODEL, k).integers(2**62))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(draw)
-            other = make_model(config.model.name, dataset.input_shape, dataset.n_classes, own)
+            shape, init = dataset.input_shape, config.model.init
+            other = make_model(config.model.name, shape, dataset.n_classes, own, init)
         found.append(other.to(next(model.parameters()).dtype))
     flat = [torch.cat([w.detach().reshape(-1) for w in state_tensors(m)]) for m in found]
     return torch.stack(flat)
@@ -171,7 +174,7 @@ def first_model(
     shape = dataset.input_shape
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
-        model = make_model(config.model.name, shape, dataset.n_classes, own)
+        model = make_model(config.model.name, shape, dataset.n_classes, own, config.model.init)
     flops = flops_per_example(model, shape)
     if config.compute.flops == "reference":
         flops = REFERENCE_FLOPS[config.model.name]

@@ -96,6 +96,9 @@ class ModelConfig:
     """What is trained."""
 
     name: str = setting("sr", "model, or 'my_pkg.models:make'", choices=MODELS, paths=True)
+    init: Literal["torch", "reference"] = setting(
+        "torch", "first weights: as torch draws them, or as the paper's simulator did"
+    )
 
 
 @dataclass(frozen=True)
@@ -294,6 +297,11 @@ class TrainConfig:
     )
     step_unit: Literal["epoch", "batch"] = setting(
         "epoch", "what a local step is: a pass over the node's data (epoch), or one batch"
+    )
+    sampling: Literal["epoch", "reference"] = setting(
+        "epoch",
+        "how a pass is cut into batches: each example once, or every batch drawn anew from all, as "
+        "the paper's simulator did",
     )
     batch_size: int | Literal["auto", "full"] = setting(
         "auto", "examples per batch; auto: full for sr, else 128", at_least=1, at_most=MANY

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 StepUnit = Literal["epoch", "batch"]
+Sampling = Literal["epoch", "reference"]
 HeldPart = Literal["val", "test"]
 
 
@@ -31,13 +32,18 @@ class Models:
 
 @dataclass(frozen=True)
 class LocalSteps:
-    """How a node takes a step: `batch_size` None is full batch; the rate decays every step."""
+    """How a node takes a step: `batch_size` None is full batch; the rate decays every step.
+
+    An epoch cuts a permutation into ceil(n/batch) batches, of which the last may be shorter. By
+    `sampling` "reference" each of them is a choice of its own from all n, as long as the others.
+    """
 
     lr: float
     lr_decay: float
     batch_size: int | None
     unit: StepUnit
     seed: int
+    sampling: Sampling = "epoch"
 
     def lr_at(self, t: int) -> float:
         """Learning rate of step t = 1, 2, ...
@@ -51,35 +57,52 @@ class LocalSteps:
         """Order in which node i takes its examples in step t; None if it takes all at once.
 
         It depends on (seed, t, i) alone, so neither order nor engine nor a resumed run can change
-        it.
+        it. The first `taken` of it are cut into batches.
         """
         if self.batch_size is None or self.batch_size >= n_examples:
             return None
-        return np.random.default_rng([self.seed, t, i]).permutation(n_examples)
+        rng = np.random.default_rng([self.seed, t, i])
+        if self._anew:
+            batches = range(-(-n_examples // self.batch_size))
+            chosen = [rng.choice(n_examples, self.batch_size, replace=False) for _ in batches]
+            return np.concatenate(chosen)
+        return rng.permutation(n_examples)
+
+    @property
+    def _anew(self) -> bool:
+        """Whether a step has several batches that are drawn one by one."""
+        return self.unit == "epoch" and self.sampling == "reference"
 
     def batches(self, t: int, i: int, n_examples: int) -> Sequence[Ints | None]:
         """Examples of node i in each mini-batch of step t; None is a batch of everything.
 
-        An epoch is a random permutation cut into ceil(n/batch) pieces; a batch is one random
-        choice without replacement.
+        An epoch is a random permutation cut into ceil(n/batch) pieces, or as many random choices; a
+        batch is one random choice without replacement.
         """
         order, size = self.order(t, i, n_examples), self.batch_size
         if order is None or size is None:
             return [None]
         if self.unit == "batch":
             return [order[:size]]
-        return [order[k : k + size] for k in range(0, n_examples, size)]
+        return [order[k : k + size] for k in range(0, len(order), size)]
 
     def taken(self, n_examples: int) -> int:
-        """Examples that a node of n works through in one step."""
-        whole = self.batch_size is None or self.unit == "epoch"
-        return n_examples if whole else min(n_examples, self.batch_size or n_examples)
+        """Examples that a node of n works through in one step.
+
+        >>> [LocalSteps(0.1, 1, 4, "epoch", 0, how).taken(9) for how in ("epoch", "reference")]
+        [9, 12]
+        """
+        return int(self.examples_per_step(np.array([n_examples]))[0])
 
     def examples_per_step(self, sizes: Ints) -> Ints:
         """Examples each node works through in one step."""
-        if self.batch_size is None or self.unit == "epoch":
+        size = self.batch_size
+        if size is None or (self.unit == "epoch" and not self._anew):
             return sizes
-        return np.minimum(sizes, self.batch_size)
+        if self.unit == "batch":
+            return np.minimum(sizes, size)
+        whole: Ints = np.where(sizes > size, -(-sizes // size) * size, sizes)
+        return whole
 
 
 @dataclass(frozen=True, eq=False)

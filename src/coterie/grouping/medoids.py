@@ -1,7 +1,8 @@
 """NODE_GROUPING of Algorithm 1: k-medoids by Voronoi iteration over two costs.
 
-`paper` follows the printed equations, `reference` what the authors' simulator computes. They share
-the loop and the medoid update and differ in what assigning a node costs:
+`paper` follows the printed equations, `reference` the costs of the authors' simulator; `fl_sim.py`
+has all rules of that. They share the loop and the medoid update and differ in what assigning a node
+costs:
 
 - paper: Cost_A(i, k) = Delta^k with i in the group, and the hops from i to medoid k (eq:Cost_A);
   each normalised by the first value met.
@@ -53,19 +54,19 @@ def node_grouping(
 
     def plan(e: Evidence, rng: np.random.Generator) -> Grouping:
         n, K = len(e.p), e.num_groups
-        _check_room(kind, n)
+        check_room(kind, n)
         medoids = rng.choice(n, K, replace=False)
         order = rng.permutation(n)
         C = _first_costs(e, medoids, order) if kind == "paper" else _mean_costs(e, rng)
-        weights = _normalised(alpha_iid, alpha_comm, *C)
+        weights = normalised(alpha_iid, alpha_comm, *C)
         z = by(kind, e, medoids, weights, order, rng)
         trace = [assignment_cost(kind, e, z, medoids, weights)]
-        C_U = [_first(cost[np.argsort(z, kind="stable")]) for cost in _update_costs(e, z)]
-        update_weights = _normalised(alpha_iid, alpha_comm, *C_U)
+        C_U = [_first(cost[np.argsort(z, kind="stable")]) for cost in update_costs(e, z)]
+        update_weights = normalised(alpha_iid, alpha_comm, *C_U)
         while True:  # until the last Cost_A is steady
-            new_medoids = _update(e, z, update_weights)
-            new_z = by(kind, e, new_medoids, weights, rng.permutation(n), rng)
-            cost = assignment_cost(kind, e, new_z, new_medoids, weights)
+            medoids = new_medoids(e, z, update_weights)
+            new_z = by(kind, e, medoids, weights, rng.permutation(n), rng)
+            cost = assignment_cost(kind, e, new_z, medoids, weights)
             if cost >= trace[-1]:
                 return with_servers(z, e, tuple(trace))
             z = new_z
@@ -74,7 +75,7 @@ def node_grouping(
     return plan
 
 
-def _check_room(kind: Kind, n: int) -> None:
+def check_room(kind: str, n: int) -> None:
     """Refuse more nodes than memory has room for, before it is tried."""
     needed, there = PAIR_BYTES * n * n, physical_memory()
     if there is not None and needed > there:
@@ -137,21 +138,22 @@ def least(cost: Floats, rng: np.random.Generator) -> int:
     return int(best[0] if len(best) == 1 else rng.choice(best))
 
 
-def _update(e: Evidence, z: Ints, weights: Weights) -> Ints:
+def new_medoids(e: Evidence, z: Ints, weights: Weights) -> Ints:
     """Make the medoid of group k argmin_i Cost_U(i, k): near the mean gradient, near its group."""
-    cost = weights(*_update_costs(e, z))
+    cost = weights(*update_costs(e, z))
     groups = [np.flatnonzero(z == k) for k in range(int(z.max()) + 1)]
     return np.array([members[np.argmin(cost[members])] for members in groups], dtype=np.int64)
 
 
-def _update_costs(e: Evidence, z: Ints) -> tuple[Floats, Floats]:
+def update_costs(e: Evidence, z: Ints) -> tuple[Floats, Floats]:
     """Both parts of Cost_U(i, z_i) for every node (eq:Cost_U)."""
     iid = e.p * np.sqrt(np.maximum(np.diag(e.inner), 0.0))
     together = z[:, None] == z[None, :]
     return iid, (e.hops * together).sum(axis=1).astype(np.float64)
 
 
-def _normalised(alpha_iid: float, alpha_comm: float, C_iid: float, C_comm: float) -> Weights:
+def normalised(alpha_iid: float, alpha_comm: float, C_iid: float, C_comm: float) -> Weights:
+    """Put both weights over their constants; a cost that is always 0 needs none."""
     return Weights(alpha_iid / (C_iid or 1.0), alpha_comm / (C_comm or 1.0))
 
 

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable
 from copy import deepcopy
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from coterie.core.errors import ModelError, unknown
 from coterie.core.plugins import import_by_path, reason
@@ -31,15 +31,20 @@ MODELS: dict[str, tuple[str, str]] = {
 REFERENCE_FLOPS = {"sr": 7, "2nn": 398_428, "cnn": 737_413}
 
 
+REFERENCE_INIT = ("sr", "2nn", "cnn")  # whose first weights it drew in its own way
+
+
 def make_model(
     name: str,
     input_shape: tuple[int, ...],
     n_classes: int,
     own: "nn.Module | Callable[..., object] | None" = None,
+    init: Literal["torch", "reference"] = "torch",
 ) -> "nn.Module":
     """Make a model by its short name or import path `package.module:function`.
 
     One's `own` module, of which a copy is made, or function takes the place of what the name means.
+    First weights are as torch draws them, or as the paper's simulator did.
 
     >>> sum(w.numel() for w in make_model("sr", (1, 28, 28), 10).parameters())
     7850
@@ -49,7 +54,12 @@ def make_model(
     path = MODELS[name][1] if name in MODELS else name
     if ":" not in path:
         raise ModelError(f"{unknown('model', name, MODELS)} (your own: 'my_pkg.models:make')")
-    return _call(name, import_by_path(path, ModelError), input_shape, n_classes)
+    model = _call(name, import_by_path(path, ModelError), input_shape, n_classes)
+    if init == "reference":
+        from coterie.models.initial import draw_as_reference
+
+        draw_as_reference(name, model)
+    return model
 
 
 def _maker(own: "nn.Module | Callable[..., object]") -> Callable[..., object]:

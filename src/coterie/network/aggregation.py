@@ -8,6 +8,7 @@ from coterie.core.arrays import Floats, Ints
 from coterie.network.collectives import collectors, gather, one_per_edge, scatter
 from coterie.network.flows import flow_seconds
 from coterie.network.routes import Routing, route
+from coterie.network.tcp import Tcp
 from coterie.network.values import Clocks, Flows, Phase
 from coterie.topology import Topology
 
@@ -50,8 +51,9 @@ class Network:
     """A topology, how flows are routed over it, and the clock that times them.
 
     `combine` averages models under their network edge `edge_of` on their way. `reference` is the
-    authors' procedure: 10,240 bytes up, scaled to the model's size, and doubled for the way back;
-    they took what happens under an edge for free when they combined.
+    authors' procedure: 10,240 bytes up, until the last packet of their connections, scaled to the
+    model's size, and doubled for the way back. When they combined, one node of an edge sent, and
+    what it got from the others was free.
     """
 
     topology: Topology
@@ -103,7 +105,8 @@ class Network:
     ) -> tuple[tuple[Phase, ...], tuple[Phase, ...]]:
         """List the phases up to the servers, and those back down; of some nodes, or all."""
         if self.combine and self.reference:
-            nodes = one_per_edge(z if nodes is None else z[nodes], servers, self.edge_of, nodes)
+            z_of = z if nodes is None else z[nodes]
+            nodes = one_per_edge(self.topology, self.edge_of, z_of, servers, nodes)
         z, via = z if nodes is None else z[nodes], None
         if self.combine and not self.reference:
             via = collectors(self.topology, self.edge_of, z, servers, nodes)
@@ -113,7 +116,22 @@ class Network:
     def timed(self, phases: tuple[Phase, ...]) -> tuple[Timed, ...]:
         """Route and time phases, each of which starts when the one before has ended."""
         routed = [self.routed(phase) for phase in phases]
-        return tuple(Timed(flows, self.clock(self.topology, flows)) for flows in routed)
+        return tuple(self.arrived(flows, self.clock(self.topology, flows)) for flows in routed)
+
+    def arrived(self, flows: Flows, seconds: Floats) -> Timed:
+        """Return when flows count as arrived that a clock says take so long [F].
+
+        By the reference procedure that is when TCP has closed, a round trip later.
+        """
+        return Timed(flows, seconds + self._closing_s(flows) if self.reference else seconds)
+
+    def _closing_s(self, flows: Flows) -> Floats:
+        """Round trip of two packets without payload over each flow's path [F]."""
+        at = flows.links
+        both_ways = 1 / self.topology.bytes_per_s[at] + 1 / self.topology.bytes_per_s[at ^ 1]
+        each = 2 * self.topology.latency_s[at // 2] + Tcp.header * both_ways
+        found = np.bincount(flows.flow_of, weights=each, minlength=len(flows))
+        return found.astype(np.float64)
 
     def routed(self, phase: Phase) -> Flows:
         """Give every transfer of a phase its path."""

@@ -37,21 +37,24 @@ def scatter(there: tuple[Phase, ...]) -> tuple[Phase, ...]:
     return tuple(Phase(p.dst, p.src, p.nbytes) for p in reversed(there))
 
 
-def one_per_edge(z: Ints, servers: Ints, edge_of: Ints, nodes: Ints | None = None) -> Ints:
-    """Choose who sends when what happens under an edge is free: one node of each group and edge.
+def one_per_edge(
+    topology: Topology, edge_of: Ints, z: Ints, servers: Ints, nodes: Ints | None = None
+) -> Ints:
+    """Choose who sends when combining under an edge is free: one node of each group and edge.
 
-    The authors' combination; the server's own edge needs nobody. With `nodes`, z is theirs.
+    The authors' combination, for the server's own edge, too. Nodes on the server's own switch are
+    not combined: each sends. With `nodes`, z is theirs.
 
-    >>> z, servers, edge_of = np.zeros(5, int), np.array([0]), np.array([0, 0, 1, 1, 2])
-    >>> one_per_edge(z, servers, edge_of).tolist()
-    [2, 4]
+    >>> from coterie.topology import fat_tree
+    >>> pods = np.repeat([0, 1, 2], 4)  # of two switches each, with two nodes
+    >>> one_per_edge(fat_tree(pods), pods, np.zeros(12, int), np.array([0])).tolist()
+    [0, 1, 2, 4, 8]
     """
     nodes = np.arange(len(z)) if nodes is None else nodes
-    pairs = np.stack([z, edge_of[nodes]], axis=1)
-    server, n = servers[z], len(edge_of)
-    home = np.where(server < n, edge_of[np.minimum(server, n - 1)], -1)
+    beside = topology.switch_of[nodes] == topology.switch_at(servers)[z]
+    pairs = np.stack([z, edge_of[nodes]], axis=1)[~beside]
     _, first = np.unique(pairs, axis=0, return_index=True)
-    found: Ints = nodes[np.sort(first[home[first] != edge_of[nodes][first]])]
+    found: Ints = np.union1d(nodes[beside], nodes[~beside][first])
     return found
 
 

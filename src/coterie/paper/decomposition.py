@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 
-from coterie.paper.efficiency import cell_of, printed_cells, timed, whole_targets
+from coterie.paper.efficiency import but_fedavg, cell_of, printed_cells, timed, whole_targets
 from coterie.paper.runs import (
     CHOSEN,
     FEDAVG,
     HIERFAVG,
+    OTHER_TAUS,
     OURS,
     THEIRS,
     Runs,
@@ -71,8 +72,8 @@ def to_printed(runs: Runs) -> list[Table]:
     for work, n, some, cell in printed_cells(runs):
         by_mix = mixed(some)
         clocks = (by_mix, without_group_means(by_mix), some)
-        for name in (FEDAVG, THEIRS, OURS, CHOSEN):
-            if some.of(name).members:
+        for name in (FEDAVG, *OTHER_TAUS, THEIRS, OURS, CHOSEN):
+            if some.of(name).members or name in OTHER_TAUS:
                 row = [work, n, f"{100 * cell.accuracy:.0f}%"]
                 told = cell.told(name) if name in (FEDAVG, THEIRS) else ""
                 took = [_seconds_to(cell.accuracy, each, name) for each in clocks]
@@ -81,8 +82,8 @@ def to_printed(runs: Runs) -> list[Table]:
 
 
 def _seconds_to(accuracy: float, runs: Runs, name: str) -> str:
-    if not runs.of(name).members:  # chosen by another clock
-        return "-"
+    if not runs.of(name).members:
+        return NOT_RUN if name in OTHER_TAUS else "-"  # chosen by another clock
     given = budgets(runs)
     took = times(runs, name, dict.fromkeys(given, accuracy))
     return cell_of(took, took.over(given))
@@ -103,9 +104,12 @@ def decomposed(runs: Runs) -> list[Table]:
             continue
         first = times(some, FEDAVG, whole_targets(some))
         given = first.over(budgets(some))
-        for name in some.labels:
+        for name in (FEDAVG, *but_fedavg(some)):
             mine, (took, ratio) = _steps(some, name), timed(some, name)
             row = [work, n, name]
+            if not took.by_seed:
+                found.rows.append([*row, NOT_RUN, *["-"] * 5])
+                continue
             if mine is None or took.mean is None or first.mean is None or given is None:
                 found.rows.append([*row, "never", *["-"] * 5])
                 continue

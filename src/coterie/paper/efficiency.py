@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 from coterie.analysis.align import chose
 from coterie.analysis.format import number
+from coterie.analysis.lines import label
 from coterie.paper.runs import (
     CHOSEN,
     FEDAVG,
     HIERFAVG,
+    OTHER_TAUS,
     OURS,
     THEIRS,
     Runs,
@@ -75,8 +77,9 @@ FOOT = (
     "the paper's clock. Honest: counted operations, whole transfers both ways, models combined for "
     "everybody, the planner's upload charged; grouped as the authors do. Our planner: honest, "
     "grouped by it, judged by whether it is at least the paper's. Its schedule, too: it also chose "
-    "how many groups and how often to average, by a pilot on the clock; shown where all seeds of "
-    "the others were run. n: seeds that every other algorithm has. "
+    "how many groups and how often to average, by a pilot on the clock. FedAvg averages every five "
+    "steps, and by another tau every so many. That, and schedules that were chosen, are shown "
+    "where all seeds of the others were run. n: seeds that all others have. "
     f"Reproduced: a speed-up within {WITHIN:.0%} of the printed one and on the same side of 1; "
     "where the paper has a dash, later than FedAvg or never. In the picture, group means free: as "
     "mixed, but group means take no time."
@@ -109,8 +112,8 @@ def efficiency(runs: Runs) -> list[Table]:
     )
     ends = Table(
         "Final accuracy (%)",
-        ("work", "n", "steps", "paper: FedAvg", FEDAVG, *_but_fedavg(runs)),
-        foot="After as many steps as FedAvg takes in the paper's time.",
+        ("work", "n", "steps", "paper: FedAvg", FEDAVG, *but_fedavg(runs)),
+        foot="After all steps, for which FedAvg takes the time that it is given.",
     )
     for work, n, some, cell in printed_cells(runs):
         by_mix = mixed(some)
@@ -119,7 +122,7 @@ def efficiency(runs: Runs) -> list[Table]:
         others.rows.extend([work, n, *row] for row in _others(by_mix, some))
         strict.rows.extend([work, n, *row] for row in _strict(by_mix, some, cell))
         steps = ", ".join(f"{value}" for value, _ in some.each("train.steps"))
-        means = [some.of(name).average(accuracy) for name in (FEDAVG, *_but_fedavg(runs))]
+        means = [some.of(name).average(accuracy) for name in (FEDAVG, *but_fedavg(runs))]
         told = f"{100 * cell.accuracy:.0f}"
         ends.rows.append([work, n, steps, told, *map(percent, means)])
     return [table for table in (found, others, strict, ends) if table.rows]
@@ -146,8 +149,9 @@ def whole_targets(runs: Runs) -> dict[int, float]:
     return dict.fromkeys(wanted, whole)
 
 
-def _but_fedavg(runs: Runs) -> list[str]:
-    return [name for name in runs.labels if name != FEDAVG]
+def but_fedavg(runs: Runs) -> list[str]:
+    """List the algorithms but FedAvg: first itself by another tau, run or not, then what was."""
+    return [*OTHER_TAUS, *(name for name in runs.labels if name not in (FEDAVG, *OTHER_TAUS))]
 
 
 def _rows(by_mix: Runs, runs: Runs, cell: Cell) -> list[list[str]]:
@@ -155,6 +159,9 @@ def _rows(by_mix: Runs, runs: Runs, cell: Cell) -> list[list[str]]:
     nothing = [""] * len(told)
     given = [_given(by_mix), "", _given(runs), "", *nothing]
     rows = [[f"fedavg (to {_target(runs)})", number(cell.fedavg), *given]]
+    for name in OTHER_TAUS:
+        took = [cell_of(*timed(which, name)) for which in (by_mix, runs)]
+        rows.append([name, "", took[0], "", took[1], "", *nothing])
     for name in (HIERFAVG, THEIRS):
         ratio = cell.speed_up(name)
         row = [name, cell.told(name)]
@@ -187,7 +194,7 @@ def _planned(runs: Runs, name: str, cell: Cell) -> list[str]:
 
 
 def _others(by_mix: Runs, runs: Runs) -> list[list[str]]:
-    printed = (FEDAVG, HIERFAVG, THEIRS)
+    printed = (FEDAVG, *OTHER_TAUS, HIERFAVG, THEIRS)
     names = [name for name in runs.labels if name not in printed]
     return [[name, *(_time(some, name) for some in (by_mix, runs))] for name in names]
 
@@ -198,10 +205,13 @@ def _time(runs: Runs, name: str) -> str:
 
 def _strict(by_mix: Runs, runs: Runs, cell: Cell) -> list[list[str]]:
     rows = []
-    for name in _but_fedavg(runs):
+    for name in but_fedavg(runs):
         told = name in (HIERFAVG, THEIRS)
         row = [name, times_faster(cell.speed_up(name)) if told else ""]
         for which in (by_mix, runs):
+            if not runs.of(name).members:
+                row.append(NOT_RUN)
+                continue
             wanted = targets(which)
             base = times(which, FEDAVG, wanted).reached
             row.append(times_faster(times(which, name, wanted).over(base)))
@@ -212,13 +222,15 @@ def _strict(by_mix: Runs, runs: Runs, cell: Cell) -> list[list[str]]:
 def runs_of(runs: Runs, kind: str, model: str) -> Runs:
     """Return the runs of one printed cell, on the seeds that all its algorithms have.
 
-    A schedule that was chosen is left out unless it has all of these.
+    A schedule that was chosen, and FedAvg's other ones, are left out unless they have all of these.
     """
     found = runs.where(partition__kind=kind, model__name=model)
-    others = Runs(tuple(run for run in found.members if not chose(run))).level()
-    chosen = found.of(CHOSEN).seeds()
-    whole = set(chosen) >= {run.config["seed"] for run in others.members}
-    more = [chosen[run.config["seed"]] for run in others.of(FEDAVG).members] if whole else []
+    beside = tuple(run for run in found.members if chose(run) or label(run) in OTHER_TAUS)
+    others = Runs(tuple(run for run in found.members if run not in beside)).level()
+    seeds, more = targets(others), []
+    for name in Runs(beside).labels:
+        own = Runs(beside).of(name).seeds()
+        more += [own[seed] for seed in seeds] if set(own) >= set(seeds) else []
     return Runs((*others.members, *more))
 
 

@@ -17,6 +17,7 @@ OURS = "fedavg-ic"  # with our planner
 CHOSEN = "fedavg-ic (auto)"  # with our planner, which also chose how many groups and how often
 THEIRS = "fedavg-ic (reference)"  # grouped as the authors' simulator does
 FEDAVG, HIERFAVG = "fedavg", "hierfavg"
+OTHER_TAUS = tuple(f"fedavg (tau {tau})" for tau in (1, 2, 10))  # as efficiency.toml labels them
 
 # As the paper mixed it: operations as its profiler saw them, 10,240 bytes scaled and doubled, TCP
 # of its ns-3 on one path, and models combined for free under an edge, for FedAvg-I, -C and -IC.

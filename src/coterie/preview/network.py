@@ -281,7 +281,8 @@ def _notes(own: OwnFleet, nodes: Path, network: Path) -> Iterator[str]:
 def _setting(config: Config) -> object:
     """All that decides delays, but for algorithm and seed."""
     c, t = config, config.train
-    return c.data, c.partition, c.model, c.network, c.compute, t.batch_size, t.step_unit
+    work = t.batch_size, t.step_unit, t.sampling
+    return c.data, c.partition, c.model, c.network, c.compute, work
 
 
 def _told_apart(configs: list[Config]) -> list[str]:
@@ -348,7 +349,7 @@ def _form(c: AlgorithmConfig) -> AlgorithmConfig:
     tau2 = min(algorithm.schedule(*c.usual[1:]).tau2, 2)
     if not algorithm.searched:
         return AlgorithmConfig(c.name, tau2=tau2)
-    if c.grouping in ("paper", "reference", "random"):
+    if c.grouping in ("paper", "reference", "fl-sim", "random"):
         return replace(c, tau1=1, tau2=tau2, charge_grouping=True)
     return replace(c, tau1=1, charge_grouping=True)  # how often groups average counts in the search
 
@@ -392,7 +393,10 @@ def _mean(
             compared.append(_compared(f"{label} {way}", said["flow"], said["ns3"], scale))
         ways.append(
             tuple(
-                Timed(replace(f, nbytes=np.rint(scale * f.nbytes).astype(np.int64)), scale * s)
+                Timed(
+                    replace(f, nbytes=np.rint(scale * f.nbytes).astype(np.int64)),
+                    scale * net.arrived(f, s).arrived_s,
+                )
                 for f, s in zip(flows, said[config.clock].arrived_s, strict=True)
             )
         )

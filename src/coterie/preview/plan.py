@@ -234,10 +234,11 @@ def _methods(
     """
     if asked:
         return list(asked), ()
+    usual = [name for name, method in METHODS.items() if method.asked]
     if n == "auto" or n <= MANY:
-        return list(dict.fromkeys([*METHODS, own])), ()
+        return list(dict.fromkeys([*usual, own])), ()
     names = list(dict.fromkeys([*QUICK, own]))
-    slow = ", ".join(name for name in METHODS if name not in names)
+    slow = ", ".join(name for name in usual if name not in names)
     return names, (f"{slow}: minutes or more with {n:,} nodes; --methods asks them",)
 
 

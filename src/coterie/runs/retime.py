@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coterie.config.factories import make_fleet, make_update
+from coterie.config.factories import charged_examples, make_fleet, make_update
 from coterie.config.files import (
     LABEL,
     Stored,
@@ -154,6 +154,7 @@ def problem_of(run: RecordedRun, config: Config | None = None) -> Problem:
     size = ModelSize(run.summary["n_parameters"], run.summary["model_bytes"], flops)
     sizes, update = counts.sum(axis=1), make_update(config, parts.algorithm)
     worked = parts.steps.examples_per_step(sizes)
+    charged = charged_examples(config, parts.steps, sizes, worked)
     fleet = make_fleet(
         config,
         parts.algorithm,
@@ -161,7 +162,7 @@ def problem_of(run: RecordedRun, config: Config | None = None) -> Problem:
         np.array(told["edge_of"], dtype=np.int64),
         tuple(told.get("nodes", ())),
         tuple(told.get("edges", ())),
-        (worked * flops * update.work).astype(np.float64),
+        (charged * flops * update.work).astype(np.float64),
     )
     epochs = float(worked.sum() / sizes.sum())
     z, servers = (np.array(told[key], dtype=np.int64) for key in ("z", "servers"))

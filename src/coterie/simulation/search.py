@@ -10,6 +10,7 @@ from coterie.core.errors import CoterieError, GroupingError, OwnCodeError, unkno
 from coterie.core.plugins import import_by_path, reason
 from coterie.grouping import Evidence, Grouping, Planner
 from coterie.grouping.baselines import at_random, by_edge
+from coterie.grouping.fl_sim import fl_sim
 from coterie.grouping.labels import astraea, cov, fedseq, label_ilp, similar
 from coterie.grouping.medoids import node_grouping
 from coterie.grouping.planner import ORDINARY, Effort, coterie
@@ -74,11 +75,15 @@ def _own(name: str, plan: Planner) -> Planner:
 
 @dataclass(frozen=True)
 class Method:
-    """One way to search: what it is, what it needs to see, and the planner it makes."""
+    """One way to search: what it is, what it needs to see, and the planner it makes.
+
+    A plan asks it unless it is told which to ask, but for what differs little from another.
+    """
 
     about: str
     needs: Needs
     make: Callable[[Search], Planner]
+    asked: bool = True
 
 
 def _medoids(kind: Literal["paper", "reference"]) -> Callable[[Search], Planner]:
@@ -97,9 +102,15 @@ METHODS: dict[str, Method] = {
         _medoids("paper"),
     ),
     "reference": Method(
-        "the same search as the authors' simulator computes it",
+        "the same search over total costs, as the authors' simulator has them",
         "gradients",
         _medoids("reference"),
+    ),
+    "fl-sim": Method(
+        "the authors' published program, rule by rule",
+        "gradients",
+        lambda s: fl_sim(s.alpha_iid, s.alpha_comm),
+        asked=False,
     ),
     "random": Method("equal groups dealt at random", "nothing", lambda _: at_random),
     "edge": Method("the network edges, as many as there are", "nothing", lambda _: by_edge),

@@ -30,15 +30,16 @@ def batches_of(shards: Shards, nodes: Ints, t: int, steps: LocalSteps) -> Iterat
     The first nodes have the most batches, so that in each batch the nodes at work are the first c.
     """
     sizes = shards.sizes[nodes]
-    order = np.repeat(shards.starts[nodes, None], sizes[0], axis=1)  # [c, most examples]
+    taken = steps.examples_per_step(sizes)
+    most = int(taken[0])
+    order = np.repeat(shards.starts[nodes, None], most, axis=1)  # [c, most examples]
     for row, i in enumerate(nodes):
         own = steps.order(t, int(i), int(sizes[row]))
-        order[row, : sizes[row]] += np.arange(sizes[row]) if own is None else own
-    most = steps.taken(int(sizes[0]))
+        order[row, : taken[row]] += np.arange(taken[row]) if own is None else own[: taken[row]]
     width = min(steps.batch_size or most, most)
     for at in range(0, most, width):
-        c = int(np.count_nonzero(sizes > at))
-        left = np.minimum(sizes[:c] - at, width)
+        c = int(np.count_nonzero(taken > at))
+        left = np.minimum(taken[:c] - at, width)
         rows = order[:c, at : at + int(left[0])]
         yield Batch(rows, _weights(left, shards.dtype))
 

@@ -122,7 +122,7 @@ class Compiled(Dense):
     def _order(self, nodes: Ints, start: int, stop: int, steps: LocalSteps) -> tuple[Ints, Ints]:
         """Rows of the data that nodes take, node by node and step by step, and where steps end."""
         sizes = self._shards.sizes[nodes]
-        taken = np.array([steps.taken(int(n)) for n in sizes])
+        taken = steps.examples_per_step(sizes)
         each = np.concatenate([[0], np.repeat(taken, stop - start).cumsum()])
         ends = np.stack(
             [
