@@ -26,7 +26,10 @@ class Run:
             time.sleep(3600)
         folder.mkdir(parents=True, exist_ok=True)
         self.path = Path(note.get("path", folder / f"{run.experiment}-{run.name}.jsonl"))
-        lines = read(self.path) if self.path.exists() else []
+        lines = []
+        if self.path.exists():
+            os.truncate(self.path, len(_whole(self.path)))
+            lines = read(self.path)
         self.last = max((line["t"] for line in lines if "t" in line), default=-1)
         self._write({"params": dict(run.params), "began": run.began})
 
@@ -52,4 +55,10 @@ class Run:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    return [json.loads(line) for line in _whole(path).splitlines()]
+
+
+def _whole(path: Path) -> bytes:
+    """Lines of a file without the last one where a full disk has cut it off."""
+    text = path.read_bytes()
+    return text[: text.rfind(b"\n") + 1]
