@@ -29,6 +29,11 @@ FASHION = Path("/usr/share/datasets/fashion-mnist")
 CACHE = PEERS / ".cache"
 SHAPES = {"fashion": ((1, 28, 28), 10), "femnist": ((1, 28, 28), 62), "cifar": ((3, 32, 32), 10)}
 PIECE = 50_000  # images drawn at a time
+# What XLA compiles is kept from turn to turn, as what Numba compiles is.
+COMPILED_ONCE = {
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+}
 
 
 def config_of(case: Case, arrays: Path) -> Config:
@@ -182,7 +187,8 @@ def _command(
 
 def _environment(case: Case, cores: int, cache: Path) -> dict[str, str]:
     """Return one thread for one core; for several, what suits the case, and XLA's own choice."""
-    found = ONE_THREAD | {"COTERIE_DATA": str(cache / "datasets")}
+    found = ONE_THREAD | {"COTERIE_DATA": str(cache / "datasets")} | COMPILED_ONCE
+    found["JAX_COMPILATION_CACHE_DIR"] = str(cache / "jax")
     if cores > 1:
         threads = str(min(cores, case.threads))
         found |= {name: threads for name in found if name.endswith("_NUM_THREADS")}

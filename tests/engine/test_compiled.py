@@ -1,6 +1,7 @@
 """Compiled loops: they give what the written-out chain gives, on any number of cores."""
 
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -101,6 +102,19 @@ def test_they_are_chosen_where_there_is_much_to_train() -> None:
     assert not compiling_pays(steps, PLAIN, 0.9 * MUCH)
     assert not compiling_pays(steps, LocalRule(momentum=0.9), MUCH)
     assert not compiling_pays(LocalSteps(0.1, 1.0, None, "epoch", 0), PLAIN, MUCH)
+
+
+def test_a_numba_that_cannot_be_loaded_is_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "coterie.engine.kernels.loops", None)
+    assert not compiling_pays(LocalSteps(0.1, 1.0, 10, "epoch", 0), PLAIN, MUCH)
+    with pytest.raises(ModelError, match="which need Numba"):
+        engines("2nn", 5, kernel="compiled")
+
+
+def test_batches_larger_than_any_node_take_no_more_room() -> None:
+    _, engine = engines("2nn", 10**9, kernel="compiled")
+    same(*engines("2nn", 10**9, kernel="compiled"), tau1=2)
+    assert train(engine, 1, 2).w.isfinite().all()
 
 
 def test_a_run_that_was_begun_with_them_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:

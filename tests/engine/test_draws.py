@@ -82,6 +82,38 @@ class Checkpointed(nn.Module):
         return scores
 
 
+class OwnGenerator(Dropping):
+    """Noise from a generator that it keeps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rng = np.random.default_rng(0)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) * float(self.rng.random())
+
+
+class Slip(Own):
+    """Drops numbers in evaluation, too."""
+
+    def __init__(self) -> None:
+        super().__init__(functional.dropout)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scores: torch.Tensor = self.out(functional.dropout(x.flatten(1)))
+        return scores
+
+
+class Counting(Dropping):
+    """Something else in every batch that it is trained on."""
+
+    calls = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += self.training
+        return super().forward(x) * (1 + 0.1 * self.calls if self.training else 1)
+
+
 HABITS: dict[str, tuple[Callable[[], nn.Module], Habits]] = {
     "plain": (lambda: make_model("2nn", SHAPE, CLASSES), Habits(True, True, True)),
     "dropout": (Dropping, Habits(False, True, True)),
@@ -95,6 +127,9 @@ HABITS: dict[str, tuple[Callable[[], nn.Module], Habits]] = {
         Habits(False, True, False),
     ),
     "checkpoint": (Checkpointed, Habits(False, True, False)),
+    "own generator": (OwnGenerator, Habits(False, False, False)),
+    "counter": (Counting, Habits(False, True, False)),
+    "dropout in evaluation": (Slip, Habits(False, False, False)),
 }
 
 

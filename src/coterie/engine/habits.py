@@ -69,31 +69,42 @@ def treats_examples_alone(
 
 
 def draws_as_told(model: nn.Module, x: Tensor, dtype: torch.dtype = torch.float32) -> bool:
-    """Whether a module in training mode draws its random numbers from a generator it is given.
+    """Whether a module draws its random numbers in training alone, from a generator it is given.
 
     Then scores and gradients are those that torch's own generator makes from the same seed, and
-    that one, NumPy's and Python's stay as they are.
+    that one, NumPy's and Python's stay as they are. A second time gives the same: a module that
+    keeps a generator or a counter of its own would go on with it, and a copy of it with another.
     """
     found: list[list[Tensor]] = []
     with torch.random.fork_rng(devices=[]):
         for drawing in (None, Drawing()):
-            generator = drawing.generator if drawing else torch.default_generator
-            generator.manual_seed(1)
-            trial = copy.deepcopy(model).cpu().train()
-            trained = [w for w in trial.parameters() if w.requires_grad]
+            trial = copy.deepcopy(model).cpu()
+            first = [b.clone() for b in trial.buffers()]
             before = _states()
             try:
-                with drawing or nullcontext():
-                    scores = trial(_few(x, dtype))
-                loss = (scores * torch.linspace(1, 2, scores.numel()).view_as(scores)).sum()
-                grads = torch.autograd.grad(
-                    loss, trained, allow_unused=True, materialize_grads=True
-                )
+                for _ in range(2):
+                    for buffer, value in zip(trial.buffers(), first, strict=True):
+                        buffer.copy_(value)
+                    found.append(_trained(trial.train(), _few(x, dtype), drawing))
+                with torch.no_grad():
+                    found[-1].append(trial.eval()(_few(x, dtype)))
+                    found[-2].append(trial(_few(x, dtype)))
             except Exception:  # whatever a user's module cannot do with so few examples
                 return False
-            found.append([scores, *grads, *trial.buffers()])
         untouched = before == _states()
-    return untouched and all(map(torch.equal, *found))
+    return untouched and all(all(map(torch.equal, found[0], other)) for other in found[1:])
+
+
+def _trained(trial: nn.Module, x: Tensor, drawing: Drawing | None) -> list[Tensor]:
+    """Return scores, gradients and buffers after a batch, with random numbers from a seed."""
+    generator = drawing.generator if drawing else torch.default_generator
+    generator.manual_seed(1)
+    with drawing or nullcontext():
+        scores = trial(x)
+    loss = (scores * torch.linspace(1, 2, scores.numel()).view_as(scores)).sum()
+    weights = [w for w in trial.parameters() if w.requires_grad]
+    grads = torch.autograd.grad(loss, weights, allow_unused=True, materialize_grads=True)
+    return [scores, *grads, *(b.clone() for b in trial.buffers())]
 
 
 def _few(x: Tensor, dtype: torch.dtype) -> Tensor:

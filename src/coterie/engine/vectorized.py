@@ -31,7 +31,7 @@ from coterie.engine.habits import Habits, find_habits
 from coterie.engine.kernels import Kernel
 from coterie.engine.kernels.batching import stacks
 from coterie.engine.kernels.calibrate import choose_kernel, takes_long
-from coterie.engine.kernels.compiled import Compiled, compiling_pays, has_numba
+from coterie.engine.kernels.compiled import Compiled, compiling_pays, has_numba, loads
 from coterie.engine.kernels.dense import Dense, find_chain
 from coterie.engine.kernels.single import Single
 from coterie.engine.kernels.stacked import Stacked
@@ -144,7 +144,7 @@ class Vectorized:
 
     def _named(self, kernel: str) -> Kernel:
         kernels = self._kernels()
-        if kernel == Compiled.name and kernel not in kernels:
+        if kernel == Compiled.name and not (kernel in kernels and loads()):
             raise ModelError(
                 "the run was begun with compiled loops, which need Numba; install it: "
                 "pip install 'coterie[fast]'"

@@ -24,12 +24,21 @@ def has_numba() -> bool:
     return find_spec("numba") is not None
 
 
+def loads() -> bool:
+    """Whether the loops can be loaded: a Numba that is installed may not go with this NumPy."""
+    try:
+        import coterie.engine.kernels.loops  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
 def compiling_pays(steps: LocalSteps, rule: LocalRule, work: float) -> bool:
     """Whether compiled loops can take such steps, and so much work is worth loading them.
 
     `work` counts weights times examples. Speeds are not measured, so that no digit depends on them.
     """
-    return work >= MUCH and _serves(steps, rule)
+    return work >= MUCH and _serves(steps, rule) and loads()
 
 
 def _serves(steps: LocalSteps, rule: LocalRule) -> bool:
@@ -72,7 +81,7 @@ class Compiled(Dense):
         from coterie.engine.kernels.loops import train
 
         assert steps.batch_size is not None
-        table, space = self._table(steps.batch_size)
+        table, space = self._table(min(steps.batch_size, int(self._shards.sizes.max())))
         order, ends = self._order(nodes, start, stop, steps)
         rates = np.array([steps.lr_at(t) for t in range(start + 1, stop + 1)], dtype=self._kind)
         train(
