@@ -67,6 +67,11 @@ GOOD = (
     "demo -o run --jobs 0",
     "list settings",
     "list",
+    "fair tiny.toml --target-accuracy 0.2 --trials 1 --seeds 1 --methods fedavg -o new --jobs 1",
+    "scenarios",
+    "scenarios ships --json",
+    "examples new",
+    "reproduce efficiency --estimate --scale small --only model.name=sr",
 )
 PATHS = (
     *(
