@@ -24,7 +24,6 @@ HERE = Path(__file__).parent
 SOURCE = HERE.parents[1] / "src"
 PATIENCE_S = 600.0  # a hundred times what a command takes; it hangs, and is killed
 DELETED = "FAULTS_DELETED"  # in the environment: the current folder goes before the command begins
-SETTING_UP = 4  # frames deep, at most: a comprehension of main, and Python's signal.signal
 WARM = "warm.toml"
 TOML = """
 [data]
@@ -151,12 +150,12 @@ def _command(asked: dict[str, object], ready: int) -> None:
     words = asked["words"]
     assert isinstance(words, list)
     sys.argv = ["coterie", *words]
-    os.close(ready)
     try:
+        os.close(ready)
         main()
     except KeyboardInterrupt as stop:
-        frames = [frame.name for frame in traceback.extract_tb(stop.__traceback__)]
-        if frames[:2] != ["_command", "main"] or len(frames) > SETTING_UP:
+        files = {Path(frame.filename) for frame in traceback.extract_tb(stop.__traceback__)}
+        if any(SOURCE in file.parents and file.name != "__main__.py" for file in files):
             raise
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # before main listens it is the system's
         os.kill(os.getpid(), signal.SIGINT)
