@@ -203,7 +203,7 @@ def _outcome(
             looked, asked = time.monotonic(), flag.is_set()
         return asked
 
-    return ("stopped", None) if asked else outcome(job, every_s, dataset=dataset, stop=stop)
+    return ("stopped", None) if asked else outcome(job, every_s, loaded=dataset, stop=stop)
 
 
 def in_a_line(error: Exception) -> CoterieError:

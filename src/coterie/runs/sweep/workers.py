@@ -19,6 +19,7 @@ from coterie.config.files import code_of
 from coterie.core.errors import CoterieError
 from coterie.core.spawning import leave_ctrl_c_to_parent, start_deaf
 from coterie.core.unexpected import foreseen
+from coterie.data import Dataset
 from coterie.runs.execute import execute
 from coterie.runs.record import ROWS, resume_command
 from coterie.runs.sweep.jobs import Job, OnRow, Stop, Tail, tail_of
@@ -212,12 +213,30 @@ def _told(job: Job, pipe: Connection, every_s: float, stop: Stop) -> tuple[str, 
     return outcome(job, every_s, on_state=on_state, stop=leave, say=partial(tell, "say"))
 
 
-def outcome(job: Job, every_s: float, **more: Any) -> tuple[str, CoterieError | None]:
+def outcome(
+    job: Job,
+    every_s: float,
+    *,
+    stop: Callable[[], bool],
+    loaded: Dataset | None = None,
+    on_state: Callable[[State], None] = lambda state: None,
+    say: Callable[[str], None] = lambda line: None,
+) -> tuple[str, CoterieError | None]:
     """Do a job, and return how it ended: done, stopped, or failed with an error."""
-    more |= {"resume": job.resume, "threads": job.threads, "wait_s": job.wait_s}
     try:
         with foreseen():
-            execute(job.config, job.folder, checkpoint_every_s=every_s, **more)
+            execute(
+                job.config,
+                job.folder,
+                loaded=loaded,
+                on_state=on_state,
+                resume=job.resume,
+                checkpoint_every_s=every_s,
+                stop=stop,
+                say=say,
+                wait_s=job.wait_s,
+                threads=job.threads,
+            )
     except CoterieError as error:
         return "failed", error
     except KeyboardInterrupt:
