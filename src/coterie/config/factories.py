@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from coterie import data as datasets
+from coterie.config.readers import asked_of
 from coterie.config.settings import Config
 from coterie.core.amounts import size
 from coterie.core.arrays import Bools, Floats, Ints
@@ -88,7 +89,7 @@ class Divided:
 def load_dataset(config: Config, progress: Progress = lambda what, done, of: None) -> Dataset:
     """Load the dataset that a config names."""
     path = Path(config.data.path) if config.data.path else None
-    return datasets.load(config.data.name, path, progress)
+    return datasets.load(config.data.name, path, progress, asked_of(config))
 
 
 def split_kind(config: Config) -> SplitKind:

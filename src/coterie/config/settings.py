@@ -40,6 +40,12 @@ class DataConfig:
     scored: Literal["test", "val"] = setting(
         "test", "part that a run is scored on; val: a search of settings that sees no test part"
     )
+    side: int = setting(
+        0,
+        "images: pixels in height and width that pictures are resized to; 0: they have one size",
+        at_least=0,
+        at_most=4096,
+    )
 
 
 @dataclass(frozen=True)
