@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import Image
 
+PLAY = "ANN:\nab cd\n\nBOB:\nx\n\nANN:\ne\nd\n\nFirst Lord:\nxyzzy\n"
 FUZZ = settings(max_examples=200, deadline=None)
 ATTRIBUTES = [f"Attribute_{i}" for i in range(40)]
 ATTRIBUTES[31] = "Smiling"

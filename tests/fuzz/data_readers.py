@@ -26,9 +26,11 @@ from coterie.data.dataset import Dataset, in_memory
 from coterie.data.idx import read_idx_pairs
 from coterie.data.images import find_images, read_images
 from coterie.data.leaf import read_leaf
+from coterie.data.shakespeare import find_shakespeare, read_shakespeare
 from coterie.partition.file import from_file
 from coterie.partition.values import Examples, Rule
 from datafiles import (
+    PLAY,
     cifar10_files,
     cifar100_files,
     idx_bytes,
@@ -167,6 +169,10 @@ def in_folders(folder: Path) -> object:
     return read_images(find_images(packed if packed.exists() else folder), side=4)
 
 
+def plays(folder: Path) -> object:
+    return used(read_shakespeare(find_shakespeare(folder), 4).user_names)
+
+
 def partition(folder: Path) -> object:
     examples = Examples(np.arange(EXAMPLES) % 3)
     rule = Rule("file", None, None, file=str(folder / "who"))
@@ -234,6 +240,9 @@ def data_readers() -> Iterator[tuple[str, Reader]]:
     shown = pictures(2)
     yield "pictures", Reader(shown, in_folders)
     yield "pictures, archive", Reader({"p.tar.gz": tar_gz(shown)}, in_folders)
+    yield "plays", Reader({"input.txt": PLAY.encode()}, plays)
+    packed = gzip.compress(PLAY.encode(), mtime=0)
+    yield "plays, gzip", Reader({"input.txt.gz": packed}, plays)
     yield "zip", Reader({"archive": zipped({"a/b.txt": b"text" * 99, "c": b""})}, archive)
     for form, number in {"pax": tarfile.PAX_FORMAT, "gnu": tarfile.GNU_FORMAT}.items():
         tar = {"archive": tarred(number)}

@@ -87,9 +87,11 @@ class Divided:
 
 
 def load_dataset(config: Config, progress: Progress = lambda what, done, of: None) -> Dataset:
-    """Load the dataset that a config names."""
+    """Load the dataset that a config names, and keep the users that it says."""
     path = Path(config.data.path) if config.data.path else None
-    return datasets.load(config.data.name, path, progress, asked_of(config))
+    loaded = datasets.load(config.data.name, path, progress, asked_of(config))
+    most = None if config.data.num_users == "all" else config.data.num_users
+    return datasets.keep_users(loaded, config.data.min_examples, most)
 
 
 def split_kind(config: Config) -> SplitKind:

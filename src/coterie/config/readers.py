@@ -4,6 +4,7 @@ from dataclasses import fields
 
 from coterie.config.settings import Config, DataConfig
 from coterie.core.errors import ConfigError
+from coterie.core.plugins import OBJECT
 from coterie.data import DATASETS, Asked
 
 NAMES = tuple(f.name for f in fields(Asked))
@@ -26,6 +27,10 @@ def check_asked(data: DataConfig) -> None:
     Traceback (most recent call last):
     coterie.core.errors.ConfigError: data.side is read with data.name = 'images' only, got ...
     """
+    if data.name.startswith(f"{OBJECT}:") and (data.min_examples, data.num_users) != (1, "all"):
+        raise ConfigError(
+            "data.min_examples and num_users are not read with a dataset that is an object"
+        )
     reads = DATASETS[data.name].reads if data.name in DATASETS else ()
     for name in NAMES:
         if name not in reads and getattr(data, name) != getattr(USUAL, name):

@@ -23,6 +23,8 @@ from coterie.data.idx import find_idx, read_idx_pairs
 from coterie.data.images import find_images, reading_images
 from coterie.data.leaf import find_leaf, read_leaf
 from coterie.data.parts import Split, split, split_each, split_rest
+from coterie.data.shakespeare import find_shakespeare, reading_shakespeare
+from coterie.data.users import keep_users
 
 __all__ = [
     "DATASETS",
@@ -31,6 +33,7 @@ __all__ = [
     "Known",
     "Split",
     "find_source",
+    "keep_users",
     "load",
     "sample",
     "split",
@@ -199,6 +202,17 @@ DATASETS: dict[str, Known] = {
         web_files=("cifar-100-binary.tar.gz",),
         pins="cifar100",
         licence="none stated; its authors ask to be cited (Krizhevsky 2009)",
+    ),
+    "shakespeare": Known(
+        "Shakespeare: plays by speaking role, the next character is predicted; tinyshakespeare",
+        find_shakespeare,
+        reading_shakespeare(Asked()),
+        web=("https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare",),
+        web_files=("input.txt",),
+        pins="shakespeare",
+        licence="public domain",
+        reads=("window",),
+        asking=reading_shakespeare,
     ),
     "images": Known(
         "your own pictures, train/<class>/*.jpg or .png and perhaps test/; set data.path",

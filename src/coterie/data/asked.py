@@ -12,6 +12,7 @@ class Asked:
     """The settings of `[data]` that some readers read; `Known.reads` names those of each."""
 
     side: int = 0  # of pictures, which are resized to it; 0: as they are
+    window: int = 80  # characters of a text that are an example
 
     def how(self, reads: Iterable[str]) -> str:
         """Write down what differs from the usual among the settings that are read.
