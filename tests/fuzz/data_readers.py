@@ -241,8 +241,7 @@ def data_readers() -> Iterator[tuple[str, Reader]]:
     yield "pictures", Reader(shown, in_folders)
     yield "pictures, archive", Reader({"p.tar.gz": tar_gz(shown)}, in_folders)
     yield "plays", Reader({"input.txt": PLAY.encode()}, plays)
-    packed = gzip.compress(PLAY.encode(), mtime=0)
-    yield "plays, gzip", Reader({"input.txt.gz": packed}, plays)
+    yield "plays, gzip", Reader({"input.txt.gz": gzip.compress(PLAY.encode(), mtime=0)}, plays)
     yield "zip", Reader({"archive": zipped({"a/b.txt": b"text" * 99, "c": b""})}, archive)
     for form, number in {"pax": tarfile.PAX_FORMAT, "gnu": tarfile.GNU_FORMAT}.items():
         tar = {"archive": tarred(number)}

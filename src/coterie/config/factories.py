@@ -90,8 +90,10 @@ def load_dataset(config: Config, progress: Progress = lambda what, done, of: Non
     """Load the dataset that a config names, and keep the users that it says."""
     path = Path(config.data.path) if config.data.path else None
     loaded = datasets.load(config.data.name, path, progress, asked_of(config))
-    most = None if config.data.num_users == "all" else config.data.num_users
-    return datasets.keep_users(loaded, config.data.min_examples, most)
+    fewest, most = config.data.min_examples, config.data.num_users
+    if fewest == 1 and most == "all":
+        return loaded
+    return datasets.keep_users(loaded, fewest, None if most == "all" else most)
 
 
 def split_kind(config: Config) -> SplitKind:

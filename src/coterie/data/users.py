@@ -19,8 +19,6 @@ def keep_users(dataset: Dataset, fewest: int, most: int | None) -> Dataset:
     >>> kept.users.tolist(), kept.user_names
     ([0, 0, 0], ('c',))
     """
-    if fewest <= 1 and most is None:
-        return dataset
     if dataset.users is None:
         raise DataError(
             f"data.min_examples and num_users are read with users, and {dataset.name} has none"
