@@ -1,6 +1,6 @@
 """What a config asks of the reader of its data."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 
@@ -19,7 +19,19 @@ def asked_of(config: Config) -> Asked:
     >>> asked_of(Config()) == Asked()
     True
     """
-    return Asked(**{name: getattr(config.data, name) for name in NAMES})
+    asked = Asked(**{name: getattr(config.data, name) for name in NAMES})
+    if config.data.name not in DATASETS or "task" not in DATASETS[config.data.name].reads:
+        return asked
+    return replace(asked, task=_target(config.task.name))
+
+
+def _target(task: str) -> str:
+    """Return what the target of a task is; one of one's own says that itself."""
+    if ":" not in task:
+        return task
+    from coterie.engine.task import make_task
+
+    return make_task(task, ()).target
 
 
 def check_asked(data: DataConfig) -> None:
