@@ -167,7 +167,10 @@ def test_parquet_says_the_same_as_csv_and_names_rows(tmp_path: Path) -> None:
     plain, other = read(tmp_path, user="site"), read_table(find_table(folder), asked)
     assert np.array_equal(plain.x, other.x)
     assert plain.user_names == other.user_names
-    holes = {"age": (int, [1, None, 3]), "y": (bool, [True, False, True])}
+    holes: dict[str, tuple[type, list[Any]]] = {
+        "age": (int, [1, None, 3]),
+        "y": (bool, [True, False, True]),
+    }
     (folder / "t.parquet").write_bytes(parquet_bytes(holes))
     with pytest.raises(DataError, match=r"t\.parquet: row 2, column 'age': is missing"):
         read_table(find_table(folder), Asked(target=("y",)))
