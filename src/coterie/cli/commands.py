@@ -201,6 +201,8 @@ def progress(
             note = f"{row['seconds']:.1f} sim s"
             if row["test_accuracy"] is not None:
                 note = f"{row['test_accuracy']:.1%} at {note}"
+            elif told := next((f"{k} {v:.4g}" for k, v in measured_by(row) if v is not None), ""):
+                note = f"{told} at {note}"
             bars.advance(whole, row["t"] - at.get(label, 0))
             at[label] = row["t"]
             bars.update(
@@ -213,6 +215,17 @@ def progress(
             bars.console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
 
         yield on_row, say
+
+
+def measured_by(row: dict[str, Any]) -> list[tuple[str, float | None]]:
+    """Return the metrics of a row by name, in their order.
+
+    >>> measured_by({"t": 1, "metrics.mse": 0.5})
+    [('mse', 0.5)]
+    """
+    from coterie.runs.validate import metrics_of
+
+    return list(metrics_of(row).items())
 
 
 def _logged(steps: dict[str, int]) -> Callable[[str, dict[str, Any]], None]:
