@@ -29,7 +29,7 @@ PATHS = {
 
 
 def by_path(task: str, name: str = "fedavg", /, **sections: Any) -> coterie.Config:
-    """Return a config whose data and model are named by path."""
+    """Return a config of data and a model by path; no speed decides how it is trained."""
     data, net = PATHS[task]
     content: dict[str, Any] = {
         **SMALL,
@@ -37,6 +37,7 @@ def by_path(task: str, name: str = "fedavg", /, **sections: Any) -> coterie.Conf
         "model": {"name": net},
         "algorithm": {"name": name, "num_groups": 2, "tau2": 2},
     }
+    content["train"] = {**SMALL["train"], "engine": "sequential"}
     for section, values in sections.items():
         content[section] = {**content.get(section, {}), **values}
     return make_config(content)
