@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -155,11 +156,31 @@ def first_models(
         draw = int(generator(config.seed, Stream.MODEL, k).integers(2**62))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(draw)
-            shape, init = dataset.input_shape, config.model.init
-            other = make_model(config.model.name, shape, dataset.n_classes, own, init)
+            other = new_model(config, dataset, own)
         found.append(other.to(next(model.parameters()).dtype))
     flat = [torch.cat([w.detach().reshape(-1) for w in state_tensors(m)]) for m in found]
     return torch.stack(flat)
+
+
+def new_model(config: Config, dataset: Dataset, own: "OwnModel | None" = None) -> "nn.Module":
+    """Make a model for a dataset, with first weights from torch's generator."""
+    c, shape = config.model, dataset.input_shape
+    tokens = reads_tokens(dataset)
+    model = make_model(c.name, shape, dataset.n_classes, own, c.init, tokens=tokens)
+    if c.weights:
+        from coterie.models.weights import load_weights
+
+        load_weights(Path(c.weights), model)
+    if c.adapters:
+        from coterie.models.adapters import with_adapters
+
+        model = with_adapters(model, c.adapters)
+    return model
+
+
+def reads_tokens(dataset: Dataset) -> bool:
+    """Whether examples are whole numbers, such as letters of a text: pixels are bytes."""
+    return bool(dataset.x.dtype == np.int64)
 
 
 def first_model(
@@ -174,10 +195,13 @@ def first_model(
     shape = dataset.input_shape
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
-        model = make_model(config.model.name, shape, dataset.n_classes, own, config.model.init)
-    flops = flops_per_example(model, shape)
-    if config.compute.flops == "reference":
+        model = new_model(config, dataset, own)
+    if config.compute.flops_per_example != "auto":
+        flops = config.compute.flops_per_example
+    elif config.compute.flops == "reference":
         flops = REFERENCE_FLOPS[config.model.name]
+    else:
+        flops = flops_per_example(model, shape, tokens=reads_tokens(dataset))
     size = ModelSize(n_parameters(model), n_bytes(model), flops)
     if config.train.precision == "float64":
         model = model.double()  # from the same first weights
