@@ -3,17 +3,20 @@
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
+from coterie.cli import main
 from coterie.config.files import make_config
 from coterie.config.prepare import first_model, prepare
 from coterie.core.arrays import Floats
-from coterie.core.errors import ConfigError
+from coterie.core.errors import ConfigError, CoterieWarning
 from coterie.data import load
 from coterie.models import make_model
 from coterie.models.size import counted_flops, flops_per_example
@@ -151,7 +154,7 @@ def test_operators_that_are_not_counted_are_named_in_one_warning() -> None:
     def apart(layer: nn.Module, x: Tensor) -> Tensor:
         return torch.cdist(layer(x), layer(x)).mean(dim=1)
 
-    with pytest.warns(UserWarning) as told:
+    with pytest.warns(CoterieWarning) as told:
         flops = flops_per_example(Through(nn.Linear(6, 6), apart), (4, 6))
     assert flops == 2 * 3 * 2 * 4 * 6 * 6
     assert [str(warning.message) for warning in told] == [
@@ -184,3 +187,25 @@ def test_operations_are_set_or_charged_as_the_paper_did_but_not_both() -> None:
         make_config({"compute": {"flops": "reference", "flops_per_example": 7}})
     with pytest.raises(ConfigError, match=r"flops_per_example must be >= 1, got 0"):
         make_config({"compute": {"flops_per_example": 0}})
+
+
+def test_the_command_line_tells_of_them_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "far.py").write_text(
+        "import torch\n"
+        "class Far(torch.nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.layer = torch.nn.Linear(28, 10)\n"
+        "    def forward(self, x):\n"
+        "        return torch.cdist(self.layer(x[:, 0]), torch.eye(10)).mean(dim=1)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    keys = ("model.name=far:Far", "train.steps=1", "partition.num_nodes=10")
+    settings = [word for key in keys for word in ("--set", key)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        done = CliRunner().invoke(main, ["run", "quickstart", *settings, "-o", "run"])
+    assert done.exit_code == 0, done.output
+    assert done.output.count("coterie: the operations of aten.") == 1

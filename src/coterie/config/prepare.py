@@ -164,9 +164,8 @@ def first_models(
 
 def new_model(config: Config, dataset: Dataset, own: "OwnModel | None" = None) -> "nn.Module":
     """Make a model for a dataset, with first weights from torch's generator."""
-    c, shape = config.model, dataset.input_shape
-    tokens = reads_tokens(dataset)
-    model = make_model(c.name, shape, dataset.n_classes, own, c.init, tokens=tokens)
+    c, tokens = config.model, reads_tokens(dataset)
+    model = make_model(c.name, dataset.x.shape[1:], dataset.n_classes, own, c.init, tokens=tokens)
     if c.weights:
         from coterie.models.weights import load_weights
 
@@ -192,7 +191,7 @@ def first_model(
     from coterie.models.size import flops_per_example, n_bytes, n_parameters
 
     torch.set_num_threads(1)
-    shape = dataset.input_shape
+    shape, tokens = dataset.input_shape, reads_tokens(dataset)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
         model = new_model(config, dataset, own)
@@ -201,7 +200,7 @@ def first_model(
     elif config.compute.flops == "reference":
         flops = REFERENCE_FLOPS[config.model.name]
     else:
-        flops = flops_per_example(model, shape, tokens=reads_tokens(dataset))
+        flops = flops_per_example(model, shape, tokens=tokens)
     size = ModelSize(n_parameters(model), n_bytes(model), flops)
     if config.train.precision == "float64":
         model = model.double()  # from the same first weights

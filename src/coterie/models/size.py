@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
+from coterie.core.errors import CoterieWarning
 from coterie.models.norm import LocalNorm
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def flops_per_example(
         return 3 * _forward_flops(model, input_shape)
     found = counted_flops(model, input_shape, tokens=tokens)
     if found.unknown:
-        warnings.warn(_not_counted(found.unknown), stacklevel=2)
+        warnings.warn(_not_counted(found.unknown), CoterieWarning, stacklevel=2)
     return found.flops
 
 
