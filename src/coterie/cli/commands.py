@@ -38,7 +38,7 @@ class Commands(click.Group):
         for number in _heeded(ENDING):
             signal.signal(number, _as_ctrl_c)
         code = 2
-        warnings.showwarning = _warned
+        warnings.showwarning = _warned  # type: ignore[assignment]
         try:
             sys.exit(super().main(args, prog_name, complete_var, False, **extra) or 0)
         except click.ClickException as error:

@@ -191,7 +191,7 @@ def first_model(
     from coterie.models.size import flops_per_example, n_bytes, n_parameters
 
     torch.set_num_threads(1)
-    shape, tokens = dataset.input_shape, reads_tokens(dataset)
+    shape, tokens = dataset.x.shape[1:], reads_tokens(dataset)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
         model = new_model(config, dataset, own)
