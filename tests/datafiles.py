@@ -1,8 +1,10 @@
 """Files in the datasets' formats, made up by the tests."""
 
 import gzip
+import io
 import json
 import struct
+import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import Image
 
+PLAY = "ANN:\nab cd\n\nBOB:\nx\n\nANN:\ne\nd\n\nFirst Lord:\nxyzzy\n"
 FUZZ = settings(max_examples=200, deadline=None)
 ATTRIBUTES = [f"Attribute_{i}" for i in range(40)]
 ATTRIBUTES[31] = "Smiling"
@@ -80,6 +83,65 @@ def write_celeba(folder: Path, pictures_of: dict[int, int]) -> Path:
     (folder / "identity_CelebA.txt").write_bytes("".join(identities).encode())
     header = f"{len(owners)}\r\n" + " ".join(ATTRIBUTES) + " \r\n"
     (folder / "list_attr_celeba.txt").write_bytes((header + "".join(attributes)).encode())
+    return folder
+
+
+def cifar_bytes(labels: Sequence[Sequence[int]], seed: int = 0) -> bytes:
+    """CIFAR's records: the bytes of labels of each, then random pixels."""
+    rng = np.random.default_rng(seed)
+    pixels = rng.integers(0, 256, (len(labels), 3 * 32 * 32), dtype=np.uint8)
+    return b"".join(bytes(own) + row.tobytes() for own, row in zip(labels, pixels, strict=True))
+
+
+def cifar10_files(each: int = 20) -> dict[str, bytes]:
+    """The six files of CIFAR-10, with so many pictures in each, whose labels count up."""
+    names = [*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"]
+    labels = [[i % 10] for i in range(each)]
+    return {name: cifar_bytes(labels, seed) for seed, name in enumerate(names)}
+
+
+def cifar100_files(each: int = 100) -> dict[str, bytes]:
+    """The two files of CIFAR-100: coarse and fine labels."""
+    labels = [[i % 20, i % 100] for i in range(each)]
+    names = ("train.bin", "test.bin")
+    return {name: cifar_bytes(labels, seed) for seed, name in enumerate(names)}
+
+
+def tar_gz(files: dict[str, bytes]) -> bytes:
+    """A .tar.gz of files by name."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for name, content in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return packed.getvalue()
+
+
+def picture_bytes(
+    seed: int, size: tuple[int, int] = (6, 5), form: str = "PNG", mode: str = "RGB"
+) -> bytes:
+    """A picture of noise, of so many pixels in width and height."""
+    rng = np.random.default_rng(seed)
+    noise = rng.integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
+    written = io.BytesIO()
+    Image.fromarray(noise).convert(mode).save(written, format=form)
+    return written.getvalue()
+
+
+def pictures(each: int = 5, labels: Sequence[str] = ("cat", "dog")) -> dict[str, bytes]:
+    """Pictures in train/<class>, so many of each, and one of each class in test."""
+    places = [f"train/{label}/{i}.png" for label in labels for i in range(each)]
+    places += [f"test/{label}/0.jpg" for label in labels]
+    form = {".png": "PNG", ".jpg": "JPEG"}
+    return {name: picture_bytes(i, form=form[name[-4:]]) for i, name in enumerate(places)}
+
+
+def write_all(folder: Path, files: dict[str, bytes]) -> Path:
+    """Write files by name below a folder."""
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
     return folder
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from coterie import data as datasets
+from coterie.config.readers import asked_of
 from coterie.config.settings import Config
 from coterie.core.amounts import size
 from coterie.core.arrays import Bools, Floats, Ints
@@ -71,7 +72,7 @@ class Divided:
     dataset: Dataset
     split: Split
     partition: Partition
-    class_counts: Ints  # [n, classes], of training examples
+    class_counts: Ints  # [n, strata], of training examples
     held: Mapping[Part, Ints] | None = None  # sizes of the nodes' own parts; None without such
 
     def held_out(self, part: Part) -> HeldOut:
@@ -81,14 +82,18 @@ class Divided:
 
     @property
     def train_y(self) -> Ints:
-        """Labels of the training examples, which the partition numbers from 0."""
-        return self.dataset.y[self.split.train]
+        """Strata (labels) of the training examples, which the partition numbers from 0."""
+        return self.dataset.by[self.split.train]
 
 
 def load_dataset(config: Config, progress: Progress = lambda what, done, of: None) -> Dataset:
-    """Load the dataset that a config names."""
+    """Load the dataset that a config names, and keep the users that it says."""
     path = Path(config.data.path) if config.data.path else None
-    return datasets.load(config.data.name, path, progress)
+    loaded = datasets.load(config.data.name, path, progress, asked_of(config))
+    fewest, most = config.data.min_examples, config.data.num_users
+    if fewest == 1 and most == "all":
+        return loaded
+    return datasets.keep_users(loaded, fewest, None if most == "all" else most)
 
 
 def split_kind(config: Config) -> SplitKind:
@@ -121,28 +126,28 @@ def _divide(config: Config, dataset: Dataset, pooled: bool) -> Divided:
     if len(chosen) < total:
         dataset = dataset.take(chosen)
     if kind == "per-node" and not pooled:
-        numbered = Examples(dataset.y, dataset.users, dataset.user_names, chosen, total)
+        numbered = Examples(dataset.by, dataset.users, dataset.user_names, chosen, total)
         return _split_dealt(dataset, make_partition(_rule(config), numbered, deals), splits)
     if kind == "official":
-        split = datasets.split_rest(dataset.y, _tested(dataset, config.data.sample), splits)
+        split = datasets.split_rest(dataset.by, _tested(dataset, config.data.sample), splits)
     else:
-        split = datasets.split(dataset.y, splits)
-    y = dataset.y[split.train]
+        split = datasets.split(dataset.by, splits)
+    by = dataset.by[split.train]
     held: dict[Part, Ints] | None = None
     if pooled:
-        part = Partition((np.arange(len(y)),), np.zeros(1, dtype=np.int64))
+        part = Partition((np.arange(len(by)),), np.zeros(1, dtype=np.int64))
         if kind == "per-node":
             held = {"val": np.array([len(split.val)]), "test": np.array([len(split.test)])}
     else:
         users = None if dataset.users is None else dataset.users[split.train]
-        examples = Examples(y, users, dataset.user_names, chosen[split.train], total)
+        examples = Examples(by, users, dataset.user_names, chosen[split.train], total)
         part = make_partition(_rule(config), examples, deals)
-    return Divided(dataset, split, part, class_counts(part, y, dataset.n_classes), held)
+    return Divided(dataset, split, part, class_counts(part, by, dataset.n_strata), held)
 
 
 def _split_dealt(dataset: Dataset, dealt: Partition, rng: np.random.Generator) -> Divided:
     """Split what every node was dealt; the held-out parts are those of the nodes, one by one."""
-    each = datasets.split_each(dataset.y, dealt.indices, rng)
+    each = datasets.split_each(dataset.by, dealt.indices, rng)
     parts = ([s.train for s in each], [s.val for s in each], [s.test for s in each])
     train, val, test = map(np.concatenate, parts)
     if not (len(val) and len(test)):
@@ -156,7 +161,7 @@ def _split_dealt(dataset: Dataset, dealt: Partition, rng: np.random.Generator) -
         "val": np.array([len(s.val) for s in each]),
         "test": np.array([len(s.test) for s in each]),
     }
-    counts = class_counts(part, dataset.y[train], dataset.n_classes)
+    counts = class_counts(part, dataset.by[train], dataset.n_strata)
     return Divided(dataset, Split(train, val, test), part, counts, held)
 
 

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import tomli_w
 
+from coterie.config.readers import check_asked
 from coterie.config.schema import build, check_value, default_of, leaves, words
 from coterie.config.settings import AlgorithmConfig, Config, PartitionConfig
 from coterie.config.toml import DEEPEST, read_toml
@@ -412,6 +413,7 @@ def _resolve(config: Config, made: Algorithm | None = None) -> Config:
     _check_open(algorithm, made)
     check_update(config, made)
     _check_files(config)
+    check_asked(config.data)
     if not config.label.isprintable():
         raise ConfigError(f"label must be on one line, of letters that print, got {config.label!r}")
     if part.file and part.kind != "file":

@@ -40,6 +40,21 @@ class DataConfig:
     scored: Literal["test", "val"] = setting(
         "test", "part that a run is scored on; val: a search of settings that sees no test part"
     )
+    min_examples: int = setting(
+        1, "users with fewer examples are left out", at_least=1, at_most=MANY
+    )
+    num_users: int | Literal["all"] = setting(
+        "all", "keep so many users, those with most examples", at_least=1, at_most=MANY
+    )
+    window: int = setting(
+        80, "shakespeare: characters that are an example", at_least=2, at_most=4096
+    )
+    side: int = setting(
+        0,
+        "images: pixels in height and width that pictures are resized to; 0: they have one size",
+        at_least=0,
+        at_most=4096,
+    )
 
 
 @dataclass(frozen=True)
