@@ -18,9 +18,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-PEERS = Path(__file__).resolve().parent / "peers"
-SOURCE = Path(__file__).resolve().parents[1] / "src"
-sys.path.insert(0, str(PEERS))
+sys.path.insert(0, str(Path(__file__).parent / "peers"))
 from contest import machine
 from deep_work import WORKS, DeepWork
 from environments import ONE_THREAD, interpreter, one_core
@@ -29,6 +27,8 @@ from watch import peak_gflops
 from coterie.models import make_model
 from coterie.models.size import flops_per_example
 
+PEERS = Path(__file__).resolve().parent / "peers"
+SOURCE = PEERS.parents[1] / "src"
 WHO = ("coterie", "plain", "pfl")
 Line = dict[str, Any]
 
@@ -56,14 +56,14 @@ def table(name: str, work: DeepWork, lines: list[Line]) -> list[str]:
     rows = [
         f"\n{name}: {work.model}, {work.nodes} nodes x {work.examples}, batch {work.batch}, "
         f"lr {work.lr:g}; {giga:.0f} GFLOP a round",
-        f"{'who':8} {'CPU s a round':>13} {'times':>7} {'spread':>6} {'GFLOP/s':>8} {'loss':>7}  how",
+        f"{'who':8} {'CPU s/round':>11} {'times':>7} {'spread':>6} {'GFLOP/s':>8} {'loss':>7} how",
     ]
     for who in told:
         least, most = min(laps[who]), max(laps[who])
         times = f"{least / base:6.2f}x" if base else f"{'-':>7}"
         rows.append(
-            f"{who:8} {least:13.3f} {times} {most / least:6.2f} {giga / least:8.1f} "
-            f"{told[who]['loss']:7.4f}  {told[who]['how']}"
+            f"{who:8} {least:11.3f} {times} {most / least:6.2f} {giga / least:8.1f} "
+            f"{told[who]['loss']:7.4f} {told[who]['how']}"
         )
     return rows
 

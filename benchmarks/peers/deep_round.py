@@ -101,7 +101,7 @@ def run_coterie(work: DeepWork, rounds: int) -> tuple[list[float], float, str]:
     )
     config = make_config(
         {
-            "data": {"split": "official", "val_fraction": 0.0},
+            "data": {"split": "official"},
             "partition": {"kind": "natural", "num_edges": 1},
             "model": {"name": work.model},
             "algorithm": {"name": "fedavg", "tau2": 1},

@@ -1,13 +1,23 @@
 """Models by name: tables, small colour images, text."""
 
+import warnings
+from copy import deepcopy
+from pathlib import Path
+
+import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, group_norm, relu
 
 from coterie.core.errors import ModelError
+from coterie.engine.contract import LocalSteps
+from coterie.engine.module import HeldOut, Nodes
+from coterie.engine.sequential import Sequential
+from coterie.engine.vectorized import Vectorized
 from coterie.models import make_model
 from coterie.models.size import n_parameters
+from problems import some_nodes
 
 PIXELS, PLACES = (3, 32, 32), (20,)
 
@@ -124,3 +134,44 @@ def test_a_users_model_of_tokens_scores_an_example_or_every_place() -> None:
     assert make_model("own", PLACES, 3, nn.Embedding(9, 3), tokens=True)
     with pytest.raises(ModelError, match=r"\[batch, 4\] or \[batch, length, 4\], got \[2, 20, 3\]"):
         make_model("own", PLACES, 4, nn.Embedding(9, 3), tokens=True)
+
+
+class LastState(nn.Module):
+    """An LSTM over the rows of an image."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm, self.head = nn.LSTM(4, 6, 2, batch_first=True), nn.Linear(6, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scores: torch.Tensor = self.head(self.lstm(x[:, 0])[0][:, -1])
+        return scores
+
+
+def test_an_lstm_trains_node_by_node_to_the_digits_of_the_plain_engine() -> None:
+    nodes = some_nodes(4)
+    held: HeldOut = {"test": nodes[0], "val": nodes[0]}
+    model, found = LastState(), []
+    for kind in (Sequential, Vectorized):
+        steps = LocalSteps(0.5, 1, 4, "epoch", 0)
+        engine = kind(deepcopy(model), Nodes.of(nodes), held, steps)
+        assert engine.choice() in ({}, {"kernel": "single"})
+        state = engine.advance(engine.initial(), 0, 2, np.array([0, 0, 1, 1]))
+        found.append(engine.advance(state, 2, 4, np.zeros(4, dtype=np.int64)).w)
+    assert torch.equal(found[0], found[1])
+
+
+def test_nobody_is_told_of_ways_to_train_an_lstm_that_were_tried_and_left(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # nothing is known from an earlier run
+    nodes = some_nodes(4)
+    torch.set_warn_always(True)
+    try:
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            steps = LocalSteps(0.5, 1, 4, "epoch", 0)
+            Vectorized(LastState(), Nodes.of(nodes), {"test": nodes[0], "val": nodes[0]}, steps)
+    finally:
+        torch.set_warn_always(False)
+    assert [str(warning.message) for warning in told] == []

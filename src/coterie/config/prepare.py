@@ -164,8 +164,9 @@ def first_models(
 
 def new_model(config: Config, dataset: Dataset, own: "OwnModel | None" = None) -> "nn.Module":
     """Make a model for a dataset, with first weights from torch's generator."""
-    c, tokens = config.model, reads_tokens(dataset)
-    model = make_model(c.name, dataset.x.shape[1:], dataset.n_classes, own, c.init, tokens=tokens)
+    c, (shape, tokens) = config.model, seen_by_models(dataset)
+    width = dataset.width
+    model = make_model(c.name, shape, dataset.n_classes, own, c.init, output=width, tokens=tokens)
     if c.weights:
         from coterie.models.weights import load_weights
 
@@ -177,9 +178,9 @@ def new_model(config: Config, dataset: Dataset, own: "OwnModel | None" = None) -
     return model
 
 
-def reads_tokens(dataset: Dataset) -> bool:
-    """Whether examples are whole numbers, such as letters of a text: pixels are bytes."""
-    return bool(dataset.x.dtype == np.int64)
+def seen_by_models(dataset: Dataset) -> tuple[tuple[int, ...], bool]:
+    """Return the shape of an example, and whether it is tokens."""
+    return dataset.x.shape[1:], bool(dataset.x.dtype == np.int64)
 
 
 def first_model(
@@ -191,7 +192,7 @@ def first_model(
     from coterie.models.size import flops_per_example, n_bytes, n_parameters
 
     torch.set_num_threads(1)
-    shape, tokens = dataset.x.shape[1:], reads_tokens(dataset)
+    shape, tokens = seen_by_models(dataset)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
         model = new_model(config, dataset, own)
