@@ -19,6 +19,7 @@ from coterie.core.memory import ALWAYS_THERE, THREADS_PER_CORE, physical_memory
 from coterie.core.streams import Stream, generator
 from coterie.core.types import Progress
 from coterie.data import Dataset, Split
+from coterie.data.targets import check_target
 from coterie.divergences.sketch import Privacy, Sketch
 from coterie.engine.contract import Engine, LocalSteps
 from coterie.engine.update import Update, both
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
     from coterie.engine.local_rule import LocalRule
     from coterie.engine.ray.actors import Actors
+    from coterie.engine.task import Task
 
 
 Part = Literal["val", "test"]
@@ -87,13 +89,42 @@ class Divided:
 
 
 def load_dataset(config: Config, progress: Progress = lambda what, done, of: None) -> Dataset:
-    """Load the dataset that a config names, and keep the users that it says."""
+    """Load the dataset that a config names, for the task that it names."""
     path = Path(config.data.path) if config.data.path else None
     loaded = datasets.load(config.data.name, path, progress, asked_of(config))
     fewest, most = config.data.min_examples, config.data.num_users
-    if fewest == 1 and most == "all":
-        return loaded
-    return datasets.keep_users(loaded, fewest, None if most == "all" else most)
+    if fewest > 1 or most != "all":
+        loaded = datasets.keep_users(loaded, fewest, None if most == "all" else most)
+    return for_task(config, loaded)
+
+
+def for_task(config: Config, dataset: Dataset) -> Dataset:
+    """Return a dataset for the task of a config, or say why its target does not fit that."""
+    name = target_of(config, dataset)
+    if name == dataset.task:
+        return dataset
+    try:
+        check_target(name, dataset.y, dataset.x, dataset.n_classes, dataset.name)
+    except DataError as error:
+        raise DataError(
+            f"task.name {config.task.name!r} does not fit a dataset for {dataset.task}: {error}"
+        ) from error
+    return replace(dataset, task=name)
+
+
+def target_of(config: Config, dataset: Dataset) -> str:
+    """Return the task whose target a config's is: by name, of one's own, or of the dataset."""
+    if ":" in config.task.name:
+        return make_task_of(config, dataset).target
+    return dataset.task if config.task.name == "auto" else config.task.name
+
+
+def make_task_of(config: Config, dataset: Dataset) -> "Task":
+    """Return what is learnt of a dataset, and what that is measured by."""
+    from coterie.engine.task import make_task
+
+    name = dataset.task if config.task.name == "auto" else config.task.name
+    return make_task(name, config.task.metrics)
 
 
 def split_kind(config: Config) -> SplitKind:
@@ -441,15 +472,20 @@ def make_engine(
     whose = sizes or None
     c = config.train
     cores = threads if c.threads == "auto" else c.threads
+    task = make_task_of(config, dataset)
     if c.engine == "sequential":
-        return Sequential(model, nodes, held_out, steps, c.device, rule, held_sizes=whose)
+        return Sequential(
+            model, nodes, held_out, steps, c.device, rule, held_sizes=whose, task=task
+        )
     if c.engine == "ray":
         from coterie.engine.ray.engine import Sharded
 
         actors, number = make_actors(config, threads, say)
         each = config.ray.cpus_per_actor
         where = actors, number, c.device
-        return Sharded(model, nodes, held_out, steps, *where, rule, each, held_sizes=whose)
+        return Sharded(
+            model, nodes, held_out, steps, *where, rule, each, held_sizes=whose, task=task
+        )
     trained = c.steps * config.participation.fraction * steps.examples_per_step(part.sizes).sum()
     return Vectorized(
         model,
@@ -461,6 +497,7 @@ def make_engine(
         cores,
         held_sizes=whose,
         work=float(trained),
+        task=task,
     )
 
 

@@ -261,13 +261,15 @@ def named_code(content: Mapping[str, Any]) -> dict[str, str]:
 
     >>> named_code({"seed": 1, "model": {"name": "my_pkg.models:make"}, "data": {"name": "celeba"}})
     {'model.name': 'my_pkg.models:make'}
+    >>> named_code({"task": {"metrics": ["auc", "mine:f1"]}})
+    {'task.metrics': 'auc,mine:f1'}
     """
     found = {}
     for key in (key for key, f in leaves(Config) if f.metadata["paths"]):
         section, _, name = key.partition(".")
         inside = content.get(section)
-        value = inside.get(name) if isinstance(inside, Mapping) else None
-        if isinstance(value, str) and ":" in value:
+        value = _as_text(inside.get(name) if isinstance(inside, Mapping) else None)
+        if ":" in value:
             found[key] = value
     return found
 
@@ -284,8 +286,20 @@ def code_set(overrides: Iterable[str]) -> set[Code]:
     {('model.name', 'mine:make')}
     """
     keys = {key for key, f in leaves(Config) if f.metadata["paths"]}
-    pairs = map(parse_override, overrides)
-    return {(k, v) for k, v in pairs if k in keys and isinstance(v, str) and ":" in v}
+    pairs = [(key, _as_text(value)) for key, value in map(parse_override, overrides)]
+    return {(key, value) for key, value in pairs if key in keys and ":" in value}
+
+
+def _as_text(value: object) -> str:
+    """Return a text, or a list of them as one; nothing of anything else.
+
+    >>> _as_text(["auc", "mine:f1"]), _as_text("auc, mine:f1"), _as_text([1]), _as_text(None)
+    ('auc,mine:f1', 'auc,mine:f1', '', '')
+    """
+    words = value.split(",") if isinstance(value, str) else value
+    if not (isinstance(words, list | tuple) and all(isinstance(word, str) for word in words)):
+        return ""
+    return ",".join(word.strip() for word in words)
 
 
 def parse_override(text: str, option: str = "--set") -> tuple[str, object]:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coterie.config.factories import (
+    Divided,
     charged_examples,
     check_room,
     check_threads,
     divide,
+    for_task,
     load_dataset,
     local_steps,
     make_engine,
@@ -20,6 +22,7 @@ from coterie.config.factories import (
     make_policy,
     make_rule,
     make_search,
+    make_task_of,
     make_update,
     make_view,
 )
@@ -80,7 +83,7 @@ def prepare(
     if config.train.engine != "ray":  # whose actors look for themselves
         _check_device(config.train.device)
         check_threads(threads if config.train.threads == "auto" else config.train.threads)
-    dataset = dataset or own.dataset or load_dataset(config)
+    dataset = for_task(config, dataset or own.dataset or load_dataset(config))
     parts = parts_of(config, own.algorithm, own.grouping)
     algorithm, planner = parts.algorithm, parts.algorithm.planner(parts.search)
     divided = divide(config, dataset, pooled=algorithm.pooled)
@@ -89,6 +92,7 @@ def prepare(
     if algorithm.searched:
         check_num_groups(config.algorithm.num_groups, len(part.indices))
     model, size = first_model(config, dataset, own.model)
+    check_task(config, divided, model)
     update, K, stays = make_update(config, algorithm), config.algorithm.usual[0], 0
     if update.personal is not None:
         stays = len(staying(model, update))
@@ -122,6 +126,24 @@ def prepare(
     epochs = float(worked.sum() / part.sizes.sum())
     problem = make_problem(config, parts, fleet, size, update, engine, planner, epochs)
     return Prepared(config, replace(problem, starts=starts), size)
+
+
+def check_task(config: Config, divided: Divided, model: "nn.Module") -> None:
+    """Refuse a task that its model, its metrics or its targets do not fit.
+
+    Plain classification of pixels or numbers is tried where the model is made.
+    """
+    from coterie.engine.fitting import check_fit, check_room_for_metrics
+
+    dataset, task = divided.dataset, make_task_of(config, divided.dataset)
+    if config.algorithm.target_accuracy and task.right is None:
+        raise ConfigError(
+            f"algorithm.target_accuracy is a share of right answers, which task {task.name!r} has "
+            "not; use algorithm.target_loss"
+        )
+    check_room_for_metrics(task, dataset.y[divided.split.test], dataset.width)
+    if not task.softmax or dataset.has_tokens:
+        check_fit(model, task, dataset.x, dataset.y, dataset.width)
 
 
 def staying(model: "nn.Module", update: Update) -> "Tensor":

@@ -5,6 +5,7 @@ from typing import Literal
 
 from coterie.config.schema import Options, setting
 from coterie.data import DATASETS
+from coterie.data.targets import TARGETS, metric_word
 from coterie.models import MODELS
 from coterie.network import CLOCKS, PROFILES
 from coterie.partition import PARTITIONS, partition_name
@@ -104,6 +105,25 @@ class PartitionConfig:
         1.0, "standard deviation of the counts (lognormal: of their log)", at_least=0, at_most=1e6
     )
     file: str = setting("", "your own partition: a CSV or Parquet of example, node, edge")
+
+
+@dataclass(frozen=True)
+class TaskConfig:
+    """What is learnt of them."""
+
+    name: str = setting(
+        "auto",
+        "what is learnt, which decides the loss, or 'mine:task'; auto: what the dataset is for",
+        choices=("auto", *TARGETS),
+        paths=True,
+    )
+    metrics: tuple[str, ...] = setting(
+        (),
+        "what the test part is measured by, names or 'mine:metric'; empty: all of the task's",
+        choices=tuple(dict.fromkeys(name for t in TARGETS.values() for name in t.metrics)),
+        paths=True,
+        canon=metric_word,
+    )
 
 
 @dataclass(frozen=True)
@@ -461,6 +481,7 @@ class Config:
         compare=False,
     )
     data: DataConfig = field(default_factory=DataConfig)
+    task: TaskConfig = field(default_factory=TaskConfig)
     partition: PartitionConfig = field(default_factory=PartitionConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     network: NetworkConfig = field(default_factory=NetworkConfig)

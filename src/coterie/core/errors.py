@@ -78,6 +78,10 @@ class DivergenceError(TrainingError):
     """A loss or gradient that is no longer a number."""
 
 
+class MetricError(TrainingError):
+    """A metric of one's own that fails; who asked for it says after which step."""
+
+
 class ClusterError(CoterieError):
     """A cluster that cannot be reached, or that has not what is asked of it."""
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coterie.core.arrays import Ints
-from coterie.core.errors import DataError, unknown
+from coterie.core.errors import ConfigError, DataError, unknown
 
 Column = tuple[Ints, int]  # a number of every example [N], and how many numbers there may be
 
@@ -22,10 +22,11 @@ class Target:
     """The target of a task: what it must be, how wide a model's answer is, and what strata it has.
 
     `check` takes y, x, the number of classes and what is read; `width` and `strata` take y and the
-    number of classes.
+    number of classes. `metrics` are the names of what the task is measured by.
     """
 
     about: str
+    metrics: tuple[str, ...]
     check: Callable[[NDArray[Any], NDArray[Any], int, object], None]
     width: Callable[[NDArray[Any], int], int]
     strata: Callable[[NDArray[Any], int], Column]
@@ -148,18 +149,44 @@ def _by_first_label(y: NDArray[Any], n_classes: int) -> Column:
 
 
 TARGETS: dict[str, Target] = {
-    "classification": Target("one of several classes", _one_class, _classes, _by_label),
+    "classification": Target(
+        "one of several classes", ("accuracy",), _one_class, _classes, _by_label
+    ),
     "next-token": Target(
         "the next token at every place of a text",
+        ("accuracy", "perplexity"),
         _tokens,
         _classes,
         lambda y, n_classes: (np.zeros(len(y), dtype=np.int64), 1),
     ),
     "regression": Target(
-        "real numbers", _numbers, _classes, lambda y, n_classes: quantiles(y[:, 0])
+        "real numbers",
+        ("mse", "mae", "r2"),
+        _numbers,
+        _classes,
+        lambda y, n_classes: quantiles(y[:, 0]),
     ),
-    "binary": Target("yes or no", _two_classes, lambda y, n_classes: 1, _by_label),
+    "binary": Target(
+        "yes or no", ("accuracy", "auc"), _two_classes, lambda y, n_classes: 1, _by_label
+    ),
     "multi-label": Target(
-        "several labels, each of which may be set", _labels_on_off, _classes, _by_first_label
+        "several labels, each of which may be set",
+        ("accuracy", "auc", "exact"),
+        _labels_on_off,
+        _classes,
+        _by_first_label,
     ),
 }
+
+
+def metric_word(word: str) -> str:
+    """Return a metric as it is written, the import path of one's own, or say that there is none.
+
+    >>> metric_word(" auc "), metric_word("mine:f1")
+    ('auc', 'mine:f1')
+    """
+    word = word.strip()
+    known = dict.fromkeys(name for target in TARGETS.values() for name in target.metrics)
+    if ":" not in word and word not in known:
+        raise ConfigError(f"{unknown('task.metrics', word, known)} (your own: 'mine:metric')")
+    return word

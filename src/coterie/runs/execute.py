@@ -165,7 +165,8 @@ def _begin(
 
 def own_code(config: Config) -> dict[str, str]:
     """Return the sums of the files that one's own parts of a run are in, by import path."""
-    return {path: source_sum(path) for _, path in sorted(code_of(config))}
+    named = [path for _, paths in sorted(code_of(config)) for path in paths.split(",")]
+    return {path: source_sum(path) for path in named if ":" in path}
 
 
 def _changed(folder: Path, config: Config) -> Iterator[str]:

@@ -26,6 +26,7 @@ class Row:
     node_sd: float | None = None
     node_worst: float | None = None  # mean of the worst tenth
     by_class: list[float | None] | None = None  # accuracy; None of a class that is not tested
+    metrics: dict[str, float | None] | None = None  # of the task, by name; None: not defined
     # Not in rows.jsonl: by_class wherever the test part was scored, and scores node by node.
     tested: list[float | None] | None = field(default=None, compare=False, repr=False)
     scores: NodeScores | None = field(default=None, compare=False, repr=False)
@@ -35,5 +36,6 @@ UNTOLD = ("tested", "scores")
 
 
 def told(row: Row) -> dict[str, Any]:
-    """Return what a line of rows.jsonl says: all but `tested` and `scores`."""
-    return {f.name: getattr(row, f.name) for f in fields(row) if f.name not in UNTOLD}
+    """Return what a line of rows.jsonl says: all but `tested`, `scores`, and metrics of no task."""
+    unsaid = UNTOLD if row.metrics is not None else (*UNTOLD, "metrics")
+    return {f.name: getattr(row, f.name) for f in fields(row) if f.name not in unsaid}

@@ -32,14 +32,19 @@ LONG_S = (
 
 
 def choose_kernel(
-    kernels: Sequence[Kernel], model: nn.Module, shards: Shards, steps: LocalSteps, w: Tensor
+    kernels: Sequence[Kernel],
+    model: nn.Module,
+    shards: Shards,
+    steps: LocalSteps,
+    w: Tensor,
+    task: str = "classification",
 ) -> Kernel:
     """Return the quickest kernel for a batch of some nodes; one that fails is out.
 
     The answer is kept for the next run of this module on this machine, as near ties could else go
     one way today and the other tomorrow, with other last digits.
     """
-    key = _key(model, shards, steps)
+    key = _key(model, shards, steps, task)
     known = _read()
     for kernel in kernels:
         if known.get(key) == kernel.name and math.isfinite(_seconds(kernel, shards, steps, w, 1)):
@@ -88,8 +93,8 @@ def _no_fallback() -> Iterator[None]:
         yield
 
 
-def _key(model: nn.Module, shards: Shards, steps: LocalSteps) -> str:
-    """Name module, shapes, batch and machine."""
+def _key(model: nn.Module, shards: Shards, steps: LocalSteps, task: str) -> str:
+    """Name module, shapes, batch, machine, and a task that is not classification."""
     shapes = [tuple(w.shape) for w in model.parameters()]
     parts = (
         repr(model),
@@ -100,6 +105,7 @@ def _key(model: nn.Module, shards: Shards, steps: LocalSteps) -> str:
         str(shards.x.device),
         torch.__version__,
         platform.processor() or platform.machine(),
+        *([task] if task != "classification" else []),
     )
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:24]
 
