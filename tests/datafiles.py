@@ -137,6 +137,23 @@ def pictures(each: int = 5, labels: Sequence[str] = ("cat", "dog")) -> dict[str,
     return {name: picture_bytes(i, form=form[name[-4:]]) for i, name in enumerate(places)}
 
 
+HEART = {
+    "processed.cleveland.data": b"63.0,1.0,1.0,145.0,233.0,1.0,2.0,150.0,0.0,2.3,3.0,0.0,6.0,0\n"
+    b"67.0,1.0,4.0,160.0,286.0,0.0,2.0,108.0,1.0,1.5,2.0,3.0,3.0,2\n",
+    "processed.hungarian.data": b"28,1,2,130,132,0,2,185,0,0,?,?,?,0\n"
+    b"29,1,2,120,?,0,0,160,0,0,?,?,?,0\n30,0,1,170,237,0,1,170,0,0,?,?,6,1\n",
+    "processed.switzerland.data": b"32,1,1,95,0,0,0,127,0,.7,1,?,?,1\n",
+    "processed.va.data": b"63,1,4,140,260,0,1,112,1,3,2,?,?,2\n"
+    b"44,1,4,130,209,0,1,127,0,0,?,?,?,0\n",
+}
+TABLE = b"""age,city,income,site,bought
+31,Rome,2.5,a,yes
+42,Oslo,1.5,b,no
+58,Rome,3.5,a,no
+23,Bonn,2.0,c,yes
+"""
+
+
 def write_all(folder: Path, files: dict[str, bytes]) -> Path:
     """Write files by name below a folder."""
     for name, content in files.items():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from coterie import data as datasets
-from coterie.config.readers import asked_of
+from coterie.config.readers import asked_of, is_scaled
 from coterie.config.settings import Config
 from coterie.core.amounts import size
 from coterie.core.arrays import Bools, Floats, Ints
@@ -140,6 +140,9 @@ def divide(config: Config, dataset: Dataset, *, pooled: bool = False) -> Divided
     stands in for the test part, which is left out.
     """
     divided = _divide(config, dataset, pooled)
+    if is_scaled(config.data, dataset):
+        scaled = datasets.standardised(divided.dataset, divided.split.train)
+        divided = replace(divided, dataset=scaled)
     if config.data.scored == "test":
         return divided
     split, held = divided.split, divided.held

@@ -2,12 +2,14 @@
 
 from dataclasses import fields
 
+import numpy as np
+
 from coterie.config.settings import Config, DataConfig
 from coterie.core.errors import ConfigError
 from coterie.core.plugins import OBJECT
-from coterie.data import DATASETS, Asked
+from coterie.data import DATASETS, Asked, Dataset
 
-NAMES = tuple(f.name for f in fields(Asked))
+NAMES = tuple(f.name for f in fields(Asked) if f.name != "task")
 USUAL = DataConfig()
 
 
@@ -38,3 +40,13 @@ def check_asked(data: DataConfig) -> None:
             raise ConfigError(
                 f"data.{name} is read with data.name = {' or '.join(those)} only, got {data.name!r}"
             )
+
+
+def is_scaled(data: DataConfig, dataset: Dataset) -> bool:
+    """Whether numbers are standardised; what has none cannot be."""
+    if data.scale == "auto":
+        return data.name in DATASETS and DATASETS[data.name].scaled
+    if data.scale == "train" and dataset.x.dtype != np.float32:
+        kind = "pixels" if dataset.x.dtype == np.uint8 else "tokens"
+        raise ConfigError(f"data.scale = 'train' is for numbers, and {dataset.name} has {kind}")
+    return data.scale == "train"

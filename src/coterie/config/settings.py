@@ -50,6 +50,23 @@ class DataConfig:
     window: int = setting(
         80, "shakespeare: characters that are an example", at_least=2, at_most=4096
     )
+    target: tuple[str, ...] = setting((), "table: the column to predict, or several of them")
+    user: str = setting("", "table: the column that says whose a row is")
+    strata: str = setting(
+        "", "table: the column that rows are dealt and split by; empty: by the target"
+    )
+    features: tuple[str, ...] = setting(
+        (), "table: columns to predict from; empty: all but target and user"
+    )
+    missing: Literal["auto", "refuse", "drop", "mean"] = setting(
+        "auto",
+        "table, heart: rows with something missing are refused, dropped, or given the column's "
+        "mean; auto: heart drops them, table refuses",
+    )
+    scale: Literal["auto", "train", "none"] = setting(
+        "auto",
+        "numbers of x are standardised by the training part, or not; auto: those of table, heart",
+    )
     side: int = setting(
         0,
         "images: pixels in height and width that pictures are resized to; 0: they have one size",

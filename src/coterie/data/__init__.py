@@ -19,11 +19,14 @@ from coterie.data.cache import Reader, load_cached, open_kept, source_folder
 from coterie.data.celeba import find_celeba, read_celeba
 from coterie.data.cifar import find_cifar10, find_cifar100, read_cifar10, read_cifar100
 from coterie.data.dataset import Dataset, Room, check_dataset, sample
+from coterie.data.heart import find_heart, reading_heart
 from coterie.data.idx import find_idx, read_idx_pairs
 from coterie.data.images import find_images, reading_images
 from coterie.data.leaf import find_leaf, read_leaf
 from coterie.data.parts import Split, split, split_each, split_rest
+from coterie.data.scale import standardised
 from coterie.data.shakespeare import find_shakespeare, reading_shakespeare
+from coterie.data.table import find_table, reading_table
 from coterie.data.users import keep_users
 
 __all__ = [
@@ -39,6 +42,7 @@ __all__ = [
     "split",
     "split_each",
     "split_rest",
+    "standardised",
 ]
 
 EMBEDDED = Path(__file__).parent / "embedded" / "mnist-f-mini.npz"
@@ -55,6 +59,7 @@ class Known:
 
     `yours` are files of your own, which nobody else has. `reads` names the settings that the reader
     heeds, and `asking` makes the reader that heeds them; `read` is the one with the usual ones.
+    What is `scaled` is standardised by its training part unless a config says otherwise.
     """
 
     about: str
@@ -71,6 +76,7 @@ class Known:
     yours: bool = False
     reads: tuple[str, ...] = ()
     asking: Asking | None = None
+    scaled: bool = False
 
 
 def _idx(n_classes: int, first_label: int = 0, *, transposed: bool = False) -> Reader:
@@ -214,6 +220,25 @@ DATASETS: dict[str, Known] = {
         reads=("window",),
         asking=reading_shakespeare,
     ),
+    "heart": Known(
+        "heart disease: 740 patients of four hospitals, 13 numbers each, UCI's processed.*.data",
+        find_heart,
+        reading_heart(Asked()),
+        by_hand="get the four processed.*.data from archive.ics.uci.edu/dataset/45/heart+disease",
+        licence="CC BY 4.0",
+        reads=("missing",),
+        asking=reading_heart,
+        scaled=True,
+    ),
+    "table": Known(
+        "your own CSV or Parquet; set data.path, and data.target to the column to predict",
+        find_table,
+        reading_table(Asked()),
+        yours=True,
+        reads=("target", "user", "strata", "features", "missing", "task"),
+        asking=reading_table,
+        scaled=True,
+    ),
     "images": Known(
         "your own pictures, train/<class>/*.jpg or .png and perhaps test/; set data.path",
         find_images,
@@ -289,11 +314,11 @@ def how_to_get(name: str) -> str:
     """Say that a dataset is not there, and what to do about it."""
     known = DATASETS[name]
     if known.yours:
-        return f"{name} is {known.about.replace('; set', ': set')} to it"
+        return f"{name} is {known.about.partition(';')[0]}: set data.path to it"
     if known.by_hand:
         return (
             f"{name} is not on this machine; {known.by_hand}, then: "
-            f"coterie data import {name} FOLDER"
+            f"coterie data import {name} FOLDER{'' if known.pins else ' --trust'}"
         )
     return f"{name} is not on this machine; get it with: coterie data fetch {name}"
 

@@ -13,6 +13,12 @@ class Asked:
 
     side: int = 0  # of pictures, which are resized to it; 0: as they are
     window: int = 80  # characters of a text that are an example
+    target: tuple[str, ...] = ()  # columns of a table that are predicted
+    user: str = ""  # the column that says whose a row is
+    strata: str = ""  # the column that rows are dealt and split by
+    features: tuple[str, ...] = ()  # columns that are predicted from; none: all others
+    missing: str = "auto"
+    task: str = "auto"  # told by the values
 
     def how(self, reads: Iterable[str]) -> str:
         """Write down what differs from the usual among the settings that are read.
