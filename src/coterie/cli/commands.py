@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,12 +13,13 @@ from typing import Any
 import click
 
 from coterie.core.boundary import debugging
-from coterie.core.errors import CoterieError, did_you_mean
+from coterie.core.errors import CoterieError, CoterieWarning, did_you_mean
 from coterie.core.printable import printable
 from coterie.core.unexpected import UnexpectedError, in_our_words
 
 CLICK = Path(click.__file__).parent
 OURS = (Path(__file__).parents[1], CLICK, CLICK.with_name("rich"))  # rich ends where a pipe does
+SHOW = warnings.showwarning
 ENDING = ("SIGTERM", "SIGHUP")  # told to end, and a terminal that was closed: as Ctrl-C
 
 
@@ -36,6 +38,7 @@ class Commands(click.Group):
         for number in _heeded(ENDING):
             signal.signal(number, _as_ctrl_c)
         code = 2
+        warnings.showwarning = _warned  # type: ignore[assignment]
         try:
             sys.exit(super().main(args, prog_name, complete_var, False, **extra) or 0)
         except click.ClickException as error:
@@ -81,6 +84,14 @@ def one_line(error: CoterieError) -> str:
 def echo(text: str = "", *, err: bool = False) -> None:
     """Print a line, without what a terminal would obey in a name."""
     click.echo(printable(text), err=err)
+
+
+def _warned(message: Warning | str, kind: type[Warning], *where: Any, **more: Any) -> None:
+    """Say a warning of ours in one line; others as Python does."""
+    if issubclass(kind, CoterieWarning):
+        echo(f"coterie: {one_line(CoterieError(str(message)))}", err=True)
+    else:
+        SHOW(message, kind, *where, **more)
 
 
 def _is_ours(end: SystemExit) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from coterie import data as datasets
+from coterie.config.readers import asked_of, is_scaled
 from coterie.config.settings import Config
 from coterie.core.amounts import size
 from coterie.core.arrays import Bools, Floats, Ints
@@ -90,7 +91,11 @@ class Divided:
 def load_dataset(config: Config, progress: Progress = lambda what, done, of: None) -> Dataset:
     """Load the dataset that a config names, for the task that it names."""
     path = Path(config.data.path) if config.data.path else None
-    return for_task(config, datasets.load(config.data.name, path, progress))
+    loaded = datasets.load(config.data.name, path, progress, asked_of(config))
+    fewest, most = config.data.min_examples, config.data.num_users
+    if fewest > 1 or most != "all":
+        loaded = datasets.keep_users(loaded, fewest, None if most == "all" else most)
+    return for_task(config, loaded)
 
 
 def for_task(config: Config, dataset: Dataset) -> Dataset:
@@ -135,6 +140,9 @@ def divide(config: Config, dataset: Dataset, *, pooled: bool = False) -> Divided
     stands in for the test part, which is left out.
     """
     divided = _divide(config, dataset, pooled)
+    if is_scaled(config.data, dataset):
+        scaled = datasets.standardised(divided.dataset, divided.split.train)
+        divided = replace(divided, dataset=scaled)
     if config.data.scored == "test":
         return divided
     split, held = divided.split, divided.held

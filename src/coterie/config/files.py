@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import tomli_w
 
+from coterie.config.readers import check_asked
 from coterie.config.schema import build, check_value, default_of, leaves, words
 from coterie.config.settings import AlgorithmConfig, Config, PartitionConfig
 from coterie.config.toml import DEEPEST, read_toml
@@ -32,7 +33,7 @@ SELECT = {"val_accuracy": "most", "train_loss": "least"}  # what settings can be
 DEFAULT_NODES, DEFAULT_EDGES = 100, 10
 FILES = (  # settings that name a file
     *(f"network.{key}" for key in ("file", "latency_file", "access_file")),
-    *("partition.file", "compute.file", "algorithm.capacity_file"),
+    *("partition.file", "compute.file", "algorithm.capacity_file", "model.weights"),
 )
 WHERE = "ray"  # the section that says where a run runs
 LABEL = "label"  # the setting that says what a run is called
@@ -426,6 +427,7 @@ def _resolve(config: Config, made: Algorithm | None = None) -> Config:
     _check_open(algorithm, made)
     check_update(config, made)
     _check_files(config)
+    check_asked(config.data)
     if not config.label.isprintable():
         raise ConfigError(f"label must be on one line, of letters that print, got {config.label!r}")
     if part.file and part.kind != "file":
@@ -434,6 +436,11 @@ def _resolve(config: Config, made: Algorithm | None = None) -> Config:
         raise ConfigError(
             f"compute.flops 'reference' is known for {', '.join(REFERENCE_FLOPS)} only, got model "
             f"{config.model.name!r}; use 'analytic'"
+        )
+    if config.compute.flops == "reference" and config.compute.flops_per_example != "auto":
+        raise ConfigError(
+            "compute.flops_per_example takes the place of counting, and compute.flops is "
+            "'reference'; leave one of them out"
         )
     if config.model.init == "reference" and config.model.name not in REFERENCE_INIT:
         raise ConfigError(

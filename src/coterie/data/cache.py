@@ -27,7 +27,7 @@ from coterie.core.cache_folder import cache_folder
 from coterie.core.errors import DataError
 from coterie.core.files import write_atomically
 from coterie.core.types import Progress, Tick
-from coterie.data.dataset import Dataset, Room, check_dataset
+from coterie.data.dataset import Dataset, Room, check_dataset, in_memory
 from coterie.data.files import file_sha256
 from coterie.data.npy import open_npy
 from coterie.data.targets import check_labels, check_target
@@ -65,15 +65,18 @@ def load_cached(
     read: Reader,
     progress: Progress,
     key: str | None = None,
+    how: str = "",
 ) -> Dataset:
     """Load what was decoded from these files before, or decode and keep it.
 
     Without a key that was just computed from the files they are hashed, unless `stat` says that
-    they are as they were.
+    they are as they were. `how` says what a reader was asked besides, where that is not the usual.
     """
     home = cache_folder() / name / "decoded"
     before = _stamp(files)
     key = key or _remembered_key(home / "seen" / before, top, files, progress)
+    if how:
+        key = hashlib.sha256(f"{key}\n{how}".encode(errors="surrogateescape")).hexdigest()
     if (there := _open(home / key)) is not None:
         return there
     tick = partial(progress, "decoding")
@@ -87,7 +90,7 @@ def load_cached(
             error.strerror,
             name,
         )
-        return _checked(read(files, np.empty, tick), top)
+        return _checked(read(files, in_memory, tick), top)
     try:
         made = _checked(read(files, partial(_room, scratch), tick), top)
         if _stamp(files) != before:

@@ -109,6 +109,11 @@ def sample(dataset: Dataset, share: float, rng: np.random.Generator) -> Ints:
     return np.flatnonzero(np.isin(dataset.users, chosen))
 
 
+def in_memory(shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    """Make the array for pictures where it need not outlive the process."""
+    return np.empty(shape, dtype=np.uint8)
+
+
 def check_dataset(dataset: Dataset) -> Dataset:
     """Return a dataset that is what it says, or say what is wrong with it."""
     x, y, users, name = dataset.x, dataset.y, dataset.users, dataset.name

@@ -6,14 +6,13 @@ import numpy as np
 import torch
 
 from coterie.config.factories import divide, load_dataset, local_steps, make_task_of
-from coterie.config.prepare import prepare
+from coterie.config.prepare import new_model, prepare
 from coterie.config.settings import Config
 from coterie.core.arrays import Floats
 from coterie.core.errors import ConfigError
 from coterie.core.types import Progress
 from coterie.engine.module import Nodes
 from coterie.engine.update import NOTHING
-from coterie.models import make_model
 from coterie.simulation.loop import rounds
 from coterie.theory.bounds import Constants, distances, loss_gap, printed_distances, printed_gap
 from coterie.theory.estimate import curvature, omega
@@ -60,7 +59,7 @@ def stray(config: Config, progress: Progress = lambda what, done, of: None) -> S
     nodes = Nodes(divided.dataset.x[order], divided.dataset.y[order], divided.partition.sizes)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
-        model = make_model(config.model.name, dataset.input_shape, dataset.width)
+        model = new_model(config, dataset)
     oracle = ModuleOracle(model, nodes, task)
     start = known.models.w[0].double().numpy()[: len(oracle.start)]
     schedule = config.algorithm.made.schedule(*config.algorithm.usual[1:])

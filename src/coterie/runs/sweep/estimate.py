@@ -71,7 +71,7 @@ def passes_of(config: Config, n_examples: int) -> Passes:
 def kind_of(config: Config, dataset: Dataset) -> object:
     """Tell apart what is trained at a speed of its own."""
     c = config.train
-    return config.model.name, dataset.input_shape, dataset.n_classes, c.batch_size, c.precision
+    return config.model, dataset.input_shape, dataset.n_classes, c.batch_size, c.precision
 
 
 def measured_speeds(
