@@ -33,7 +33,7 @@ SELECT = {"val_accuracy": "most", "train_loss": "least"}  # what settings can be
 DEFAULT_NODES, DEFAULT_EDGES = 100, 10
 FILES = (  # settings that name a file
     *(f"network.{key}" for key in ("file", "latency_file", "access_file")),
-    *("partition.file", "compute.file", "algorithm.capacity_file"),
+    *("partition.file", "compute.file", "algorithm.capacity_file", "model.weights"),
 )
 WHERE = "ray"  # the section that says where a run runs
 LABEL = "label"  # the setting that says what a run is called
@@ -436,6 +436,11 @@ def _resolve(config: Config, made: Algorithm | None = None) -> Config:
         raise ConfigError(
             f"compute.flops 'reference' is known for {', '.join(REFERENCE_FLOPS)} only, got model "
             f"{config.model.name!r}; use 'analytic'"
+        )
+    if config.compute.flops == "reference" and config.compute.flops_per_example != "auto":
+        raise ConfigError(
+            "compute.flops_per_example takes the place of counting, and compute.flops is "
+            "'reference'; leave one of them out"
         )
     if config.model.init == "reference" and config.model.name not in REFERENCE_INIT:
         raise ConfigError(

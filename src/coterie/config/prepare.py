@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -177,11 +178,31 @@ def first_models(
         draw = int(generator(config.seed, Stream.MODEL, k).integers(2**62))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(draw)
-            shape, init = dataset.input_shape, config.model.init
-            other = make_model(config.model.name, shape, dataset.width, own, init)
+            other = new_model(config, dataset, own)
         found.append(other.to(next(model.parameters()).dtype))
     flat = [torch.cat([w.detach().reshape(-1) for w in state_tensors(m)]) for m in found]
     return torch.stack(flat)
+
+
+def new_model(config: Config, dataset: Dataset, own: "OwnModel | None" = None) -> "nn.Module":
+    """Make a model for a dataset, with first weights from torch's generator."""
+    c, (shape, tokens) = config.model, seen_by_models(dataset)
+    width = dataset.width
+    model = make_model(c.name, shape, dataset.n_classes, own, c.init, output=width, tokens=tokens)
+    if c.weights:
+        from coterie.models.weights import load_weights
+
+        load_weights(Path(c.weights), model)
+    if c.adapters:
+        from coterie.models.adapters import with_adapters
+
+        model = with_adapters(model, c.adapters)
+    return model
+
+
+def seen_by_models(dataset: Dataset) -> tuple[tuple[int, ...], bool]:
+    """Return the shape of an example, and whether it is tokens."""
+    return dataset.x.shape[1:], bool(dataset.x.dtype == np.int64)
 
 
 def first_model(
@@ -193,13 +214,16 @@ def first_model(
     from coterie.models.size import flops_per_example, n_bytes, n_parameters
 
     torch.set_num_threads(1)
-    shape = dataset.input_shape
+    shape, tokens = seen_by_models(dataset)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
-        model = make_model(config.model.name, shape, dataset.width, own, config.model.init)
-    flops = flops_per_example(model, shape)
-    if config.compute.flops == "reference":
+        model = new_model(config, dataset, own)
+    if config.compute.flops_per_example != "auto":
+        flops = config.compute.flops_per_example
+    elif config.compute.flops == "reference":
         flops = REFERENCE_FLOPS[config.model.name]
+    else:
+        flops = flops_per_example(model, shape, tokens=tokens)
     size = ModelSize(n_parameters(model), n_bytes(model), flops)
     if config.train.precision == "float64":
         model = model.double()  # from the same first weights

@@ -151,6 +151,13 @@ class ModelConfig:
     init: Literal["torch", "reference"] = setting(
         "torch", "first weights: as torch draws them, or as the paper's simulator did"
     )
+    weights: str = setting("", "a run's folder, or its model.safetensors, to begin from")
+    adapters: int = setting(
+        0,
+        "rank of adapters: they alone are trained and sent, the rest stays as it begins; 0: none",
+        at_least=0,
+        at_most=4096,
+    )
 
 
 @dataclass(frozen=True)
@@ -198,6 +205,12 @@ class ComputeConfig:
 
     flops: Literal["analytic", "reference"] = setting(
         "analytic", "operations per example: counted, or as the paper's simulator charged"
+    )
+    flops_per_example: int | Literal["auto"] = setting(
+        "auto",
+        "operations per example, forward and backward; auto: as flops says",
+        at_least=1,
+        at_most=1e15,
     )
     gflops: float = setting(5.0, "speed of a node, or their mean", at_least=1e-9, at_most=1e12)
     speeds: Literal["constant", "uniform", "lognormal", "file"] = setting(

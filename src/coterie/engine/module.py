@@ -390,11 +390,13 @@ def seed_dropout(seed: int, device: torch.device) -> None:
 
 
 def state_tensors(model: nn.Module) -> list[Tensor]:
-    """Everything that is averaged: trained parameters first, then floating-point buffers."""
+    """Everything that is averaged: trained parameters first, then floating-point buffers.
+
+    A frozen parameter is the same everywhere: it is no part of what nodes train and send.
+    """
     trained = [w for w in model.parameters() if w.requires_grad]
-    rest = [w for w in model.parameters() if not w.requires_grad]
     buffers = [b for b in model.buffers() if b.is_floating_point()]
-    return [*trained, *rest, *buffers]
+    return [*trained, *buffers]
 
 
 def places_of(model: nn.Module, names: Collection[str]) -> Tensor:

@@ -135,12 +135,12 @@ def _scored(
     """
     if what.isdisjoint({"accuracy", "nodes", "classes"}):
         return {"test_loss": None, "test_accuracy": None}
-    with _at(t):
+    with at_step(t):
         return _test_scores(problem, models, what, t)
 
 
 @contextmanager
-def _at(t: int) -> Iterator[None]:
+def at_step(t: int) -> Iterator[None]:
     """Say after which step a metric of one's own fails."""
     try:
         yield
@@ -160,7 +160,7 @@ def _test_scores(
     if not math.isfinite(whole.loss):
         _diverged(f"loss is {whole.loss}", t)
     shown = whole if "accuracy" in what else None
-    nodes = scores if "nodes" in what or shown else None
+    nodes = scores if ("nodes" in what or shown) and (scores and scores.has_accuracy) else None
     by_class = _by_class(problem, models, whole if scores is None else scores)
     return {
         "test_loss": shown.loss if shown else None,
@@ -169,7 +169,7 @@ def _test_scores(
         "by_class": by_class if "classes" in what else None,
         "tested": by_class,
         "scores": nodes,
-        **(node_spread(nodes) if nodes is not None and nodes.has_accuracy else {}),
+        **(node_spread(nodes) if nodes is not None else {}),
     }
 
 

@@ -32,10 +32,16 @@ class Row:
     scores: NodeScores | None = field(default=None, compare=False, repr=False)
 
 
-UNTOLD = ("tested", "scores")
+UNTOLD = ("metrics", "tested", "scores")
+METRICS = "metrics."
 
 
 def told(row: Row) -> dict[str, Any]:
-    """Return what a line of rows.jsonl says: all but `tested`, `scores`, and metrics of no task."""
-    unsaid = UNTOLD if row.metrics is not None else (*UNTOLD, "metrics")
-    return {f.name: getattr(row, f.name) for f in fields(row) if f.name not in unsaid}
+    """Return what a line of rows.jsonl says: all but `tested` and `scores`, and each metric."""
+    said = {f.name: getattr(row, f.name) for f in fields(row) if f.name not in UNTOLD}
+    return {**said, **told_metrics(row)}
+
+
+def told_metrics(row: Row) -> dict[str, float | None]:
+    """Return the metrics of a row as lines and summaries say them, `metrics.auc` and so on."""
+    return {f"{METRICS}{name}": value for name, value in (row.metrics or {}).items()}

@@ -4,8 +4,9 @@ import hashlib
 import math
 import platform
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 import numpy as np
@@ -71,7 +72,7 @@ def _seconds(kernel: Kernel, shards: Shards, steps: LocalSteps, w: Tensor, trial
     rows = torch.zeros(len(nodes), dtype=torch.int64, device=w.device)
     best = float("inf")
     try:
-        with torch.random.fork_rng(devices=with_generators(w.device)):
+        with torch.random.fork_rng(devices=with_generators(w.device)), _no_fallback():
             for _ in range(trials):
                 start = time.perf_counter()
                 kernel.train(w[None], rows, nodes, 0, 1, one, PLAIN, None)
@@ -82,6 +83,14 @@ def _seconds(kernel: Kernel, shards: Shards, steps: LocalSteps, w: Tensor, trial
             raise
         return float("inf")
     return best
+
+
+@contextmanager
+def _no_fallback() -> Iterator[None]:
+    """Refuse what torch.func runs node by node in its own way, such as an LSTM, and warns of."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "There is a performance drop")
+        yield
 
 
 def _key(model: nn.Module, shards: Shards, steps: LocalSteps, task: str) -> str:
