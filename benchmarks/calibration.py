@@ -53,6 +53,7 @@ def main() -> None:
                 continue
             w = s.models.w[0]
             score = engine.evaluate(w, "val")
+            assert score.accuracy is not None  # of labels
             while wanted and score.accuracy >= wanted[0]:
                 least = min(engine.evaluate(scale * w, "val").loss for scale in SCALES)
                 print(

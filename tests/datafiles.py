@@ -1,8 +1,10 @@
 """Files in the datasets' formats, made up by the tests."""
 
 import gzip
+import io
 import json
 import struct
+import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import Image
 
+PLAY = "ANN:\nab cd\n\nBOB:\nx\n\nANN:\ne\nd\n\nFirst Lord:\nxyzzy\n"
 FUZZ = settings(max_examples=200, deadline=None)
 ATTRIBUTES = [f"Attribute_{i}" for i in range(40)]
 ATTRIBUTES[31] = "Smiling"
@@ -80,6 +83,82 @@ def write_celeba(folder: Path, pictures_of: dict[int, int]) -> Path:
     (folder / "identity_CelebA.txt").write_bytes("".join(identities).encode())
     header = f"{len(owners)}\r\n" + " ".join(ATTRIBUTES) + " \r\n"
     (folder / "list_attr_celeba.txt").write_bytes((header + "".join(attributes)).encode())
+    return folder
+
+
+def cifar_bytes(labels: Sequence[Sequence[int]], seed: int = 0) -> bytes:
+    """CIFAR's records: the bytes of labels of each, then random pixels."""
+    rng = np.random.default_rng(seed)
+    pixels = rng.integers(0, 256, (len(labels), 3 * 32 * 32), dtype=np.uint8)
+    return b"".join(bytes(own) + row.tobytes() for own, row in zip(labels, pixels, strict=True))
+
+
+def cifar10_files(each: int = 20) -> dict[str, bytes]:
+    """The six files of CIFAR-10, with so many pictures in each, whose labels count up."""
+    names = [*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"]
+    labels = [[i % 10] for i in range(each)]
+    return {name: cifar_bytes(labels, seed) for seed, name in enumerate(names)}
+
+
+def cifar100_files(each: int = 100) -> dict[str, bytes]:
+    """The two files of CIFAR-100: coarse and fine labels."""
+    labels = [[i % 20, i % 100] for i in range(each)]
+    names = ("train.bin", "test.bin")
+    return {name: cifar_bytes(labels, seed) for seed, name in enumerate(names)}
+
+
+def tar_gz(files: dict[str, bytes]) -> bytes:
+    """A .tar.gz of files by name."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for name, content in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return packed.getvalue()
+
+
+def picture_bytes(
+    seed: int, size: tuple[int, int] = (6, 5), form: str = "PNG", mode: str = "RGB"
+) -> bytes:
+    """A picture of noise, of so many pixels in width and height."""
+    rng = np.random.default_rng(seed)
+    noise = rng.integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
+    written = io.BytesIO()
+    Image.fromarray(noise).convert(mode).save(written, format=form)
+    return written.getvalue()
+
+
+def pictures(each: int = 5, labels: Sequence[str] = ("cat", "dog")) -> dict[str, bytes]:
+    """Pictures in train/<class>, so many of each, and one of each class in test."""
+    places = [f"train/{label}/{i}.png" for label in labels for i in range(each)]
+    places += [f"test/{label}/0.jpg" for label in labels]
+    form = {".png": "PNG", ".jpg": "JPEG"}
+    return {name: picture_bytes(i, form=form[name[-4:]]) for i, name in enumerate(places)}
+
+
+HEART = {
+    "processed.cleveland.data": b"63.0,1.0,1.0,145.0,233.0,1.0,2.0,150.0,0.0,2.3,3.0,0.0,6.0,0\n"
+    b"67.0,1.0,4.0,160.0,286.0,0.0,2.0,108.0,1.0,1.5,2.0,3.0,3.0,2\n",
+    "processed.hungarian.data": b"28,1,2,130,132,0,2,185,0,0,?,?,?,0\n"
+    b"29,1,2,120,?,0,0,160,0,0,?,?,?,0\n30,0,1,170,237,0,1,170,0,0,?,?,6,1\n",
+    "processed.switzerland.data": b"32,1,1,95,0,0,0,127,0,.7,1,?,?,1\n",
+    "processed.va.data": b"63,1,4,140,260,0,1,112,1,3,2,?,?,2\n"
+    b"44,1,4,130,209,0,1,127,0,0,?,?,?,0\n",
+}
+TABLE = b"""age,city,income,site,bought
+31,Rome,2.5,a,yes
+42,Oslo,1.5,b,no
+58,Rome,3.5,a,no
+23,Bonn,2.0,c,yes
+"""
+
+
+def write_all(folder: Path, files: dict[str, bytes]) -> Path:
+    """Write files by name below a folder."""
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
     return folder
 
 

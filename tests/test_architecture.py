@@ -28,7 +28,7 @@ LEVELS = [
     {"cli", "notebook"},
 ]
 HOMES = {
-    "PIL": ("data/celeba.py",),
+    "PIL": ("data/celeba.py", "data/images.py"),
     "platformdirs": ("core/cache_folder.py",),
     "llvmlite": ("engine/kernels/loops.py",),
     "numba": ("engine/kernels/loops.py",),

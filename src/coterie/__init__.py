@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from coterie.data import Dataset
     from coterie.divergences.gram import divergence
     from coterie.engine.contract import Models
+    from coterie.engine.task import TASKS, Task
     from coterie.engine.update import Arrays, At, Kept, Mean, Pull, Update
     from coterie.grouping import Evidence, Grouping, with_servers
     from coterie.notebook.compare import Comparison, compare
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from coterie.simulation.state import Plan, State, Turn
 
 __all__ = [
+    "TASKS",
     "Algorithm",
     "Arrays",
     "At",
@@ -54,6 +56,7 @@ __all__ = [
     "Row",
     "Run",
     "State",
+    "Task",
     "Turn",
     "Update",
     "begun",
@@ -92,6 +95,8 @@ _HOME = {
     "Row": "simulation.row",
     "Run": "notebook.run",
     "State": "simulation.state",
+    "TASKS": "engine.task",
+    "Task": "engine.task",
     "Turn": "simulation.state",
     "Update": "engine.update",
     "begun": "simulation.policies.given",

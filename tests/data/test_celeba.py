@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 
 from coterie.core.errors import DataError
+from coterie.data import load
 from coterie.data.celeba import find_celeba, read_celeba
 from datafiles import write_celeba
 
@@ -88,6 +89,15 @@ def test_celeba_that_does_not_fit_together_is_refused(
     with pytest.raises(DataError, match=says) as caught:
         read_celeba(find_celeba(tmp_path))
     assert "\n" not in str(caught.value)
+
+
+def test_pictures_are_bytes_where_nothing_can_be_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("COTERIE_DATA", str(tmp_path / "file"))
+    write_celeba(tmp_path / "celeba", {1: 5, 2: 5})
+    assert load("celeba", tmp_path / "celeba").x.dtype == np.uint8
 
 
 def test_pictures_behind_a_link_are_found(tmp_path: Path) -> None:

@@ -68,7 +68,8 @@ def test_too_few_examples_to_split_are_refused() -> None:
             "celeba",
             "get img_align_celeba.zip, .* coterie data import celeba FOLDER",
         ),
-        ("arrays", r"set data\.path to an \.npz file"),
+        ("arrays", r"arrays is your own \.npz, or folder of \.npy, .*: set data\.path to it"),
+        ("images", r"images is your own pictures, .*: set data\.path to it"),
         ("mnist-ff", "did you mean 'mnist-f'"),
     ],
 )
@@ -91,7 +92,7 @@ def test_a_path_that_is_not_there_or_not_wanted_is_said(tmp_path: Path, cache: P
 def test_every_known_dataset_says_what_it_is_and_under_which_licence() -> None:
     for name, known in DATASETS.items():
         assert known.about
-        assert known.licence or name == "arrays"
+        assert known.licence or known.yours, name
 
 
 def test_a_sample_is_whole_users_and_close_to_the_share() -> None:

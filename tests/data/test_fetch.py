@@ -4,13 +4,14 @@ import hashlib
 import http.server
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from coterie.data import load
-from datafiles import tree, write_mnist
+from coterie.data import DATASETS, load
+from datafiles import PLAY, tree, write_mnist
 from known import as_zip, coterie, known, pin
 
 
@@ -89,3 +90,14 @@ def test_an_archive_from_the_web_is_unpacked(
     known(monkeypatch, web=(web,), web_files=("all.zip",))
     assert coterie("data", "fetch", "mnist-o").exit_code == 0
     assert len(load("mnist-o").y) == 70
+
+
+def test_a_single_file_from_the_web_is_taken_as_it_is(
+    tmp_path: Path, pins: Path, cache: Path, web: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "web" / "input.txt").write_text(PLAY, encoding="utf-8")
+    pin(pins, "shakespeare", tmp_path / "web")
+    changed = replace(DATASETS["shakespeare"], web=(web,))
+    monkeypatch.setitem(DATASETS, "shakespeare", changed)
+    assert coterie("data", "fetch", "shakespeare").exit_code == 0
+    assert load("shakespeare").user_names == ("ANN", "First Lord")

@@ -20,13 +20,31 @@ from coterie.core.parquet import has_parquet, parquet_bytes
 from coterie.data import cache
 from coterie.data.archive import is_archive, unpack
 from coterie.data.arrays import read_arrays
+from coterie.data.asked import Asked
 from coterie.data.celeba import find_celeba, read_celeba
-from coterie.data.dataset import Dataset
+from coterie.data.cifar import find_cifar10, find_cifar100, read_cifar10, read_cifar100
+from coterie.data.dataset import Dataset, in_memory
+from coterie.data.heart import find_heart, read_heart
 from coterie.data.idx import read_idx_pairs
+from coterie.data.images import find_images, read_images
 from coterie.data.leaf import read_leaf
+from coterie.data.shakespeare import find_shakespeare, read_shakespeare
+from coterie.data.table import find_table, read_table
 from coterie.partition.file import from_file
 from coterie.partition.values import Examples, Rule
-from datafiles import idx_bytes, leaf_content, tree, write_celeba
+from datafiles import (
+    HEART,
+    PLAY,
+    TABLE,
+    cifar10_files,
+    cifar100_files,
+    idx_bytes,
+    leaf_content,
+    pictures,
+    tar_gz,
+    tree,
+    write_celeba,
+)
 from fuzz.mutate import mutated, repacked
 from fuzz.worker import Reader
 
@@ -141,6 +159,45 @@ def celeba(folder: Path) -> object:
     return read_celeba(find_celeba(folder))
 
 
+def cifar10(folder: Path) -> object:
+    packed = folder / "c.tar.gz"
+    found = find_cifar10(packed if packed.exists() else folder)
+    return read_cifar10(found, in_memory, lambda done, of: None)
+
+
+def cifar100(folder: Path) -> object:
+    return read_cifar100(find_cifar100(folder), in_memory, lambda done, of: None)
+
+
+def in_folders(folder: Path) -> object:
+    packed = folder / "p.tar.gz"
+    return read_images(find_images(packed if packed.exists() else folder), side=4)
+
+
+def plays(folder: Path) -> object:
+    return used(read_shakespeare(find_shakespeare(folder), 4).user_names)
+
+
+def heart(folder: Path) -> object:
+    return read_heart(find_heart(folder))
+
+
+def table(folder: Path) -> object:
+    asked = Asked(target=("bought",), user="site", missing="mean")
+    return used(read_table(find_table(folder), asked).user_names)
+
+
+def table_parquet() -> bytes:
+    return parquet_bytes(
+        {
+            "age": (int, [31, 42, None, 23]),
+            "city": (str, ["Rome", "Oslo", "Rome", "Bonn"]),
+            "site": (str, ["a", "b", "a", "c"]),
+            "bought": (bool, [True, False, False, True]),
+        }
+    )
+
+
 def partition(folder: Path) -> object:
     examples = Examples(np.arange(EXAMPLES) % 3)
     rule = Rule("file", None, None, file=str(folder / "who"))
@@ -201,6 +258,19 @@ def data_readers() -> Iterator[tuple[str, Reader]]:
     lists = celeba_files()
     for name in ("identity_CelebA.txt", "list_attr_celeba.txt", "img_align_celeba/000004.jpg"):
         yield f"CelebA, {Path(name).stem}", Reader(lists, celeba, (name,))
+    colours = cifar10_files(2)
+    yield "CIFAR-10", Reader(colours, cifar10)
+    yield "CIFAR-10, archive", Reader({"c.tar.gz": tar_gz(colours)}, cifar10)
+    yield "CIFAR-100", Reader(cifar100_files(2), cifar100)
+    shown = pictures(2)
+    yield "pictures", Reader(shown, in_folders)
+    yield "pictures, archive", Reader({"p.tar.gz": tar_gz(shown)}, in_folders)
+    yield "plays", Reader({"input.txt": PLAY.encode()}, plays)
+    yield "plays, gzip", Reader({"input.txt.gz": gzip.compress(PLAY.encode(), mtime=0)}, plays)
+    yield "heart disease", Reader(HEART, heart)
+    yield "table, CSV", Reader({"t.csv": TABLE}, table)
+    if has_parquet():
+        yield "table, Parquet", Reader({"t.parquet": table_parquet()}, table)
     yield "zip", Reader({"archive": zipped({"a/b.txt": b"text" * 99, "c": b""})}, archive)
     for form, number in {"pax": tarfile.PAX_FORMAT, "gnu": tarfile.GNU_FORMAT}.items():
         tar = {"archive": tarred(number)}

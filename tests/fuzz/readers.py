@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import torch
+from safetensors.torch import save
 
 from coterie.analysis.compare import compare
 from coterie.config.files import load_experiment, make_config, parse_override
@@ -21,6 +23,7 @@ from coterie.flower.hosts import read_hosts
 from coterie.flower.messages import COUNTS
 from coterie.flower.spool import Filled, Order, Spool
 from coterie.flower.state import FILE, State, load_state, save_state
+from coterie.models.weights import load_weights
 from coterie.preview.from_labels import hours, read_fleet
 from coterie.preview.planfile.reading import read_plan
 from coterie.preview.planfile.writing import contents
@@ -276,6 +279,15 @@ def _flower_deployment(scratch: Path) -> Reader:
     return Reader(files, read)
 
 
+WEIGHTS = {"weight": torch.ones(2, 3), "bias": torch.zeros(2)}
+
+
+def _weights(path: Path) -> object:
+    model = torch.nn.Linear(3, 2)
+    load_weights(path, model)
+    return model.weight
+
+
 READERS: dict[str, Make] = {
     "experiment file": _experiment,
     "--set": _text(
@@ -312,6 +324,7 @@ READERS: dict[str, Make] = {
     "Flower, state": _flower_state,
     "Flower, spool": _flower_spool,
     "checkpoint": _checkpoint,
+    "weights": _one("model.safetensors", save(WEIGHTS), _weights),
 }
 for _name, _reader in data_readers():
     READERS[_name] = partial(lambda made, scratch: made, _reader)

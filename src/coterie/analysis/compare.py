@@ -21,6 +21,7 @@ from coterie.analysis.lines import (
 from coterie.analysis.score import Score, accuracy_of
 from coterie.core.types import Json
 from coterie.runs.record import RecordedRun
+from coterie.runs.validate import metrics_of
 
 NAMES = {BASELINE: "FedAvg"}  # as people write them
 
@@ -35,7 +36,7 @@ class Line:
 
     algorithm: str  # what the line is called
     seeds: int
-    accuracy: float
+    accuracy: float | None  # None of a task without one
     accuracy_sd: float | None
     seconds: float
     target_s: float | None  # mean over the seeds that reached the target
@@ -61,6 +62,8 @@ class Line:
     node_sd: float | None = None  # over nodes, not over seeds
     node_worst: float | None = None  # mean of the worst tenth
     node_worst_sd: float | None = None
+    metrics: dict[str, float | None] = field(default_factory=dict)  # in the end, by name
+    metrics_sd: dict[str, float | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -195,8 +198,9 @@ def targets_of(
     own = [run for run, name in zip(runs, names, strict=True) if name == baseline]
     final: dict[int, float] = {}
     for run in own:
-        if label(run, naming) == baseline:
-            final.setdefault(run.config["seed"], accuracy_of(run, view.score))
+        accuracy = accuracy_of(run, view.score) if label(run, naming) == baseline else None
+        if accuracy is not None:
+            final.setdefault(run.config["seed"], accuracy)
     if not final:
         return {}
     begun = {run.config["seed"] for run in own}
@@ -227,10 +231,11 @@ def _line(
         key: [run.summary[key] for run in runs]
         for key in ("seconds", "d_local", "d_group", "d_global", "Delta", "delta")
     }
+    metrics, nodes = _metrics(runs), _nodes(runs)
     return Line(
         algorithm=name,
         seeds=len(runs),
-        accuracy=mean(accuracies),
+        accuracy=_mean_or_none(accuracies),
         accuracy_sd=_sd_or_none(accuracies),
         seconds=mean(of["seconds"]),
         seconds_sd=_sd_or_none(of["seconds"]),
@@ -252,8 +257,16 @@ def _line(
         group_sizes=sorted(runs[0].summary["group_sizes"], reverse=True),
         pooled=all(map(pooled, runs)),
         best=best,
-        **_nodes(runs),
+        metrics={name: _mean_or_none(values) for name, values in metrics.items()},
+        metrics_sd={name: _sd_or_none(values) for name, values in metrics.items()},
+        **nodes,  # type: ignore[arg-type]  # none of its keys is a table's
     )
+
+
+def _metrics(runs: Sequence[RecordedRun]) -> dict[str, list[float | None]]:
+    """Return the metrics of a line's runs in the end, by name."""
+    each = [metrics_of(run.summary) for run in runs]
+    return {name: [figures.get(name) for figures in each] for figures in each for name in figures}
 
 
 def _nodes(runs: Sequence[RecordedRun]) -> dict[str, float | None]:

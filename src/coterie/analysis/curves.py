@@ -8,6 +8,8 @@ import numpy as np
 
 from coterie.analysis.align import Row, aligned
 from coterie.runs.record import RecordedRun
+from coterie.runs.validate import metrics_of
+from coterie.simulation.row import METRICS
 
 Column = list[float | None]
 
@@ -75,6 +77,19 @@ def thin(bands: Sequence[Mapping[str, Column]], points: int, most: int) -> list[
                 kept |= {int(stretch[np.nanargmin(low[stretch])])}
                 kept |= {int(stretch[np.nanargmax(high[stretch])])}
     return sorted(kept)
+
+
+def metrics_of_runs(runs: Iterable[RecordedRun]) -> list[str]:
+    """Names of the metrics that rows of some runs have."""
+    return list(dict.fromkeys(name for run in runs for row in run.rows for name in metrics_of(row)))
+
+
+def main_quantity(runs: Sequence[RecordedRun]) -> str:
+    """What runs are judged by first: their accuracy, or a task's first metric without one."""
+    if any(row["test_accuracy"] is not None for run in runs for row in run.rows):
+        return "test_accuracy"
+    names = metrics_of_runs(runs)
+    return f"{METRICS}{names[0]}" if names else "test_accuracy"
 
 
 def measured_accuracies(rows: Iterable[Row]) -> list[float]:

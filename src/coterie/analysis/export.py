@@ -86,6 +86,8 @@ def flat(content: Mapping[str, Any]) -> dict[str, Any]:
             }
         elif key == "bytes_by_tier" and isinstance(value, dict):
             flattened |= {f"bytes.{tier}": count for tier, count in value.items()}
+        elif key in ("metrics", "metrics_sd"):
+            flattened |= {f"{key}.{name}": figure for name, figure in value.items()}
         elif isinstance(value, (list, dict)):
             flattened[key] = json.dumps(value)
         else:

@@ -49,7 +49,13 @@ NODES = (
 def figures_of(lines: Sequence[Line]) -> tuple[Column, ...]:
     """Return the columns of figures of some lines; those about nodes if all lines have them."""
     accuracy, *rest = FIGURES
-    return (accuracy, *(NODES if has_nodes(lines) else ()), *rest)
+    names = dict.fromkeys(name for line in lines for name in line.metrics)
+    has_accuracy = not names or any(line.accuracy is not None for line in lines)
+    first = [accuracy] if has_accuracy else []
+    metrics = [
+        Column(name, f"metrics.{name}") for name in names if not (first and name == "accuracy")
+    ]
+    return (*first, *metrics, *(NODES if has_nodes(lines) else ()), *rest)
 
 
 def has_nodes(lines: Sequence[Line]) -> bool:
@@ -65,12 +71,12 @@ def columns(blocks: Sequence[Block]) -> list[str]:
     """
     first = blocks[0] if blocks else Block({}, "", [])
     every = [line for block in blocks for line in block.lines]
-    accuracy, *figures = (column.name for column in figures_of(every))
-    if first.score != "last":
+    shown, figures = figures_of(every), [column.name for column in figures_of(every)]
+    if first.score != "last" and shown[0].key == "accuracy":
         count = first.score.partition(":")[2]
-        accuracy = f"accuracy %\nlast {count}" if count else "accuracy %\nbest"
+        figures[0] = f"accuracy %\nlast {count}" if count else "accuracy %\nbest"
     best = [f"best\n{_word(key)}" for key in chosen_keys(blocks)]
-    return ["line" if first.named_by else "algorithm", *best, accuracy, *figures, "group\nsizes"]
+    return ["line" if first.named_by else "algorithm", *best, *figures, "group\nsizes"]
 
 
 def chosen_keys(blocks: Sequence[Block]) -> list[str]:
@@ -98,9 +104,10 @@ def cells(lines: Sequence[Line], shown: Sequence[Column] = ()) -> list[list[str]
 
 def _figures(lines: Sequence[Line], column: Column) -> list[str]:
     """Write one column, with deviations where one of them is to be seen at its decimals."""
-    means = [_scaled(getattr(line, column.key), column) for line in lines]
-    deviation = column.deviation or f"{column.key}_sd"
-    deviations = [_scaled(getattr(line, deviation), column) for line in lines]
+    means = [_scaled(_figure(line, column.key), column) for line in lines]
+    field, dot, name = column.key.partition(".")
+    deviation = column.deviation or f"{field}_sd{dot}{name}"
+    deviations = [_scaled(_figure(line, deviation), column) for line in lines]
     places = column.decimals if column.decimals is not None else decimals(means)
     seen = column.key == "accuracy" or any(
         sd is not None and round(sd, places) > 0 for sd in deviations
@@ -116,6 +123,13 @@ def _figures(lines: Sequence[Line], column: Column) -> list[str]:
         share = f" ({line.reached}/{line.seeds})" if line.reached < line.seeds else ""
         written.append(text + column.sign + (share if column.key == "target_s" else ""))
     return written
+
+
+def _figure(line: Line, key: str) -> float | None:
+    """Return a field of a line, or a metric in it: `metrics.auc`."""
+    field, _, name = key.partition(".")
+    found = getattr(line, field)
+    return found.get(name) if name else found  # type: ignore[no-any-return]
 
 
 def _scaled(value: float | None, column: Column) -> float | None:

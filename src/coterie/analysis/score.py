@@ -35,8 +35,13 @@ def read_score(text: str) -> Score:
     return Score("mean", int(found[1]))
 
 
-def accuracy_of(run: RecordedRun, score: Score) -> float:
-    """Return the test accuracy of a run; a mean of K needs K evaluations of a complete run."""
+def accuracy_of(run: RecordedRun, score: Score) -> float | None:
+    """Return the test accuracy of a run; a mean of K needs K evaluations of a complete run.
+
+    It is None of a task without one.
+    """
+    if run.summary["test_accuracy"] is None:
+        return None
     if score.kind == "last":
         return float(run.summary["test_accuracy"])
     measured = [row["test_accuracy"] for row in run.rows if row["test_accuracy"] is not None]

@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,12 +13,13 @@ from typing import Any
 import click
 
 from coterie.core.boundary import debugging
-from coterie.core.errors import CoterieError, did_you_mean
+from coterie.core.errors import CoterieError, CoterieWarning, did_you_mean
 from coterie.core.printable import printable
 from coterie.core.unexpected import UnexpectedError, in_our_words
 
 CLICK = Path(click.__file__).parent
 OURS = (Path(__file__).parents[1], CLICK, CLICK.with_name("rich"))  # rich ends where a pipe does
+SHOW = warnings.showwarning
 ENDING = ("SIGTERM", "SIGHUP")  # told to end, and a terminal that was closed: as Ctrl-C
 
 
@@ -36,6 +38,7 @@ class Commands(click.Group):
         for number in _heeded(ENDING):
             signal.signal(number, _as_ctrl_c)
         code = 2
+        warnings.showwarning = _warned  # type: ignore[assignment]
         try:
             sys.exit(super().main(args, prog_name, complete_var, False, **extra) or 0)
         except click.ClickException as error:
@@ -81,6 +84,14 @@ def one_line(error: CoterieError) -> str:
 def echo(text: str = "", *, err: bool = False) -> None:
     """Print a line, without what a terminal would obey in a name."""
     click.echo(printable(text), err=err)
+
+
+def _warned(message: Warning | str, kind: type[Warning], *where: Any, **more: Any) -> None:
+    """Say a warning of ours in one line; others as Python does."""
+    if issubclass(kind, CoterieWarning):
+        echo(f"coterie: {one_line(CoterieError(str(message)))}", err=True)
+    else:
+        SHOW(message, kind, *where, **more)
 
 
 def _is_ours(end: SystemExit) -> bool:
@@ -201,6 +212,8 @@ def progress(
             note = f"{row['seconds']:.1f} sim s"
             if row["test_accuracy"] is not None:
                 note = f"{row['test_accuracy']:.1%} at {note}"
+            elif told := next((f"{k} {v:.4g}" for k, v in measured_by(row) if v is not None), ""):
+                note = f"{told} at {note}"
             bars.advance(whole, row["t"] - at.get(label, 0))
             at[label] = row["t"]
             bars.update(
@@ -213,6 +226,17 @@ def progress(
             bars.console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
 
         yield on_row, say
+
+
+def measured_by(row: dict[str, Any]) -> list[tuple[str, float | None]]:
+    """Return the metrics of a row by name, in their order.
+
+    >>> measured_by({"t": 1, "metrics.mse": 0.5})
+    [('mse', 0.5)]
+    """
+    from coterie.runs.validate import metrics_of
+
+    return list(metrics_of(row).items())
 
 
 def _logged(steps: dict[str, int]) -> Callable[[str, dict[str, Any]], None]:

@@ -145,12 +145,14 @@ def _say(line: str) -> None:
 
 
 def _print_dataset(dataset: "Dataset") -> None:
-    """Print counts, shape, users and a histogram of labels."""
+    """Print counts, shape, users and a histogram of labels, or of what stands for them."""
     import numpy as np
 
-    counts = np.bincount(dataset.y, minlength=dataset.n_classes)
+    from coterie.preview.data import kinds_of
+
+    counts = np.bincount(dataset.by, minlength=dataset.n_strata)
     shape = "x".join(map(str, dataset.input_shape))
-    kind = "pixels" if dataset.x.dtype == np.uint8 else "numbers"
+    kind = {"uint8": "pixels", "int64": "tokens"}.get(str(dataset.x.dtype), "numbers")
     echo(f"{dataset.name}: {len(dataset.y):,} examples of {shape} {kind}")
     if dataset.test is not None:
         echo(f"test      {dataset.test.sum():,} of them are its official test part")
@@ -160,7 +162,9 @@ def _print_dataset(dataset: "Dataset") -> None:
             f"users     {len(sizes):,}, with {sizes.min():,} / {np.median(sizes):,.4g} / "
             f"{sizes.max():,} examples (least / median / most)"
         )
-    echo(f"classes   {dataset.n_classes}, examples of each:")
+    number, _, kinds = kinds_of(dataset).partition(" ")
+    what, _, of = kinds.partition(" ")
+    echo(f"{what:<9} {number}{f' {of}' if of else ''}, examples of each:")
     most = int(counts.max())
     for c, count in enumerate(counts):
         echo(f"  {c:>4} {count:>8,} {'#' * round(40 * count / most)}")

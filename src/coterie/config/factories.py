@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from coterie import data as datasets
+from coterie.config.readers import asked_of, is_scaled
 from coterie.config.settings import Config
 from coterie.core.amounts import size
 from coterie.core.arrays import Bools, Floats, Ints
@@ -18,6 +19,7 @@ from coterie.core.memory import ALWAYS_THERE, THREADS_PER_CORE, physical_memory
 from coterie.core.streams import Stream, generator
 from coterie.core.types import Progress
 from coterie.data import Dataset, Split
+from coterie.data.targets import check_target
 from coterie.divergences.sketch import Privacy, Sketch
 from coterie.engine.contract import Engine, LocalSteps
 from coterie.engine.update import Update, both
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 
     from coterie.engine.local_rule import LocalRule
     from coterie.engine.ray.actors import Actors
+    from coterie.engine.task import Task
 
 
 Part = Literal["val", "test"]
@@ -71,7 +74,7 @@ class Divided:
     dataset: Dataset
     split: Split
     partition: Partition
-    class_counts: Ints  # [n, classes], of training examples
+    class_counts: Ints  # [n, strata], of training examples
     held: Mapping[Part, Ints] | None = None  # sizes of the nodes' own parts; None without such
 
     def held_out(self, part: Part) -> HeldOut:
@@ -81,14 +84,47 @@ class Divided:
 
     @property
     def train_y(self) -> Ints:
-        """Labels of the training examples, which the partition numbers from 0."""
-        return self.dataset.y[self.split.train]
+        """Strata (labels) of the training examples, which the partition numbers from 0."""
+        return self.dataset.by[self.split.train]
 
 
 def load_dataset(config: Config, progress: Progress = lambda what, done, of: None) -> Dataset:
-    """Load the dataset that a config names."""
+    """Load the dataset that a config names, for the task and with the users that it names."""
     path = Path(config.data.path) if config.data.path else None
-    return datasets.load(config.data.name, path, progress)
+    loaded = datasets.load(config.data.name, path, progress, asked_of(config))
+    fewest, most = config.data.min_examples, config.data.num_users
+    if (fewest, most) != (1, "all"):
+        loaded = datasets.keep_users(loaded, fewest, None if most == "all" else most)
+    return for_task(config, loaded)
+
+
+def for_task(config: Config, dataset: Dataset) -> Dataset:
+    """Return a dataset for the task of a config, or say why its target does not fit that."""
+    name = target_of(config, dataset)
+    if name == dataset.task:
+        return dataset
+    try:
+        check_target(name, dataset.y, dataset.x, dataset.n_classes, dataset.name)
+    except DataError as error:
+        raise DataError(
+            f"task.name {config.task.name!r} does not fit a dataset for {dataset.task}: {error}"
+        ) from error
+    return replace(dataset, task=name)
+
+
+def target_of(config: Config, dataset: Dataset) -> str:
+    """Return the task whose target a config's is: by name, of one's own, or of the dataset."""
+    if ":" in config.task.name:
+        return make_task_of(config, dataset).target
+    return dataset.task if config.task.name == "auto" else config.task.name
+
+
+def make_task_of(config: Config, dataset: Dataset) -> "Task":
+    """Return what is learnt of a dataset, and what that is measured by."""
+    from coterie.engine.task import make_task
+
+    name = dataset.task if config.task.name == "auto" else config.task.name
+    return make_task(name, config.task.metrics)
 
 
 def split_kind(config: Config) -> SplitKind:
@@ -104,6 +140,9 @@ def divide(config: Config, dataset: Dataset, *, pooled: bool = False) -> Divided
     stands in for the test part, which is left out.
     """
     divided = _divide(config, dataset, pooled)
+    if is_scaled(config.data, dataset):
+        scaled = datasets.standardised(divided.dataset, divided.split.train)
+        divided = replace(divided, dataset=scaled)
     if config.data.scored == "test":
         return divided
     split, held = divided.split, divided.held
@@ -121,28 +160,28 @@ def _divide(config: Config, dataset: Dataset, pooled: bool) -> Divided:
     if len(chosen) < total:
         dataset = dataset.take(chosen)
     if kind == "per-node" and not pooled:
-        numbered = Examples(dataset.y, dataset.users, dataset.user_names, chosen, total)
+        numbered = Examples(dataset.by, dataset.users, dataset.user_names, chosen, total)
         return _split_dealt(dataset, make_partition(_rule(config), numbered, deals), splits)
     if kind == "official":
-        split = datasets.split_rest(dataset.y, _tested(dataset, config.data.sample), splits)
+        split = datasets.split_rest(dataset.by, _tested(dataset, config.data.sample), splits)
     else:
-        split = datasets.split(dataset.y, splits)
-    y = dataset.y[split.train]
+        split = datasets.split(dataset.by, splits)
+    by = dataset.by[split.train]
     held: dict[Part, Ints] | None = None
     if pooled:
-        part = Partition((np.arange(len(y)),), np.zeros(1, dtype=np.int64))
+        part = Partition((np.arange(len(by)),), np.zeros(1, dtype=np.int64))
         if kind == "per-node":
             held = {"val": np.array([len(split.val)]), "test": np.array([len(split.test)])}
     else:
         users = None if dataset.users is None else dataset.users[split.train]
-        examples = Examples(y, users, dataset.user_names, chosen[split.train], total)
+        examples = Examples(by, users, dataset.user_names, chosen[split.train], total)
         part = make_partition(_rule(config), examples, deals)
-    return Divided(dataset, split, part, class_counts(part, y, dataset.n_classes), held)
+    return Divided(dataset, split, part, class_counts(part, by, dataset.n_strata), held)
 
 
 def _split_dealt(dataset: Dataset, dealt: Partition, rng: np.random.Generator) -> Divided:
     """Split what every node was dealt; the held-out parts are those of the nodes, one by one."""
-    each = datasets.split_each(dataset.y, dealt.indices, rng)
+    each = datasets.split_each(dataset.by, dealt.indices, rng)
     parts = ([s.train for s in each], [s.val for s in each], [s.test for s in each])
     train, val, test = map(np.concatenate, parts)
     if not (len(val) and len(test)):
@@ -156,7 +195,7 @@ def _split_dealt(dataset: Dataset, dealt: Partition, rng: np.random.Generator) -
         "val": np.array([len(s.val) for s in each]),
         "test": np.array([len(s.test) for s in each]),
     }
-    counts = class_counts(part, dataset.y[train], dataset.n_classes)
+    counts = class_counts(part, dataset.by[train], dataset.n_strata)
     return Divided(dataset, Split(train, val, test), part, counts, held)
 
 
@@ -436,15 +475,20 @@ def make_engine(
     whose = sizes or None
     c = config.train
     cores = threads if c.threads == "auto" else c.threads
+    task = make_task_of(config, dataset)
     if c.engine == "sequential":
-        return Sequential(model, nodes, held_out, steps, c.device, rule, held_sizes=whose)
+        return Sequential(
+            model, nodes, held_out, steps, c.device, rule, held_sizes=whose, task=task
+        )
     if c.engine == "ray":
         from coterie.engine.ray.engine import Sharded
 
         actors, number = make_actors(config, threads, say)
         each = config.ray.cpus_per_actor
         where = actors, number, c.device
-        return Sharded(model, nodes, held_out, steps, *where, rule, each, held_sizes=whose)
+        return Sharded(
+            model, nodes, held_out, steps, *where, rule, each, held_sizes=whose, task=task
+        )
     trained = c.steps * config.participation.fraction * steps.examples_per_step(part.sizes).sum()
     return Vectorized(
         model,
@@ -456,6 +500,7 @@ def make_engine(
         cores,
         held_sizes=whose,
         work=float(trained),
+        task=task,
     )
 
 

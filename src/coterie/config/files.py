@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import tomli_w
 
+from coterie.config.readers import check_asked
 from coterie.config.schema import build, check_value, default_of, leaves, words
 from coterie.config.settings import AlgorithmConfig, Config, PartitionConfig
 from coterie.config.toml import DEEPEST, read_toml
@@ -32,7 +33,7 @@ SELECT = {"val_accuracy": "most", "train_loss": "least"}  # what settings can be
 DEFAULT_NODES, DEFAULT_EDGES = 100, 10
 FILES = (  # settings that name a file
     *(f"network.{key}" for key in ("file", "latency_file", "access_file")),
-    *("partition.file", "compute.file", "algorithm.capacity_file"),
+    *("partition.file", "compute.file", "algorithm.capacity_file", "model.weights"),
 )
 WHERE = "ray"  # the section that says where a run runs
 LABEL = "label"  # the setting that says what a run is called
@@ -260,13 +261,15 @@ def named_code(content: Mapping[str, Any]) -> dict[str, str]:
 
     >>> named_code({"seed": 1, "model": {"name": "my_pkg.models:make"}, "data": {"name": "celeba"}})
     {'model.name': 'my_pkg.models:make'}
+    >>> named_code({"task": {"metrics": ["auc", "mine:f1"]}})
+    {'task.metrics': 'auc,mine:f1'}
     """
     found = {}
     for key in (key for key, f in leaves(Config) if f.metadata["paths"]):
         section, _, name = key.partition(".")
         inside = content.get(section)
-        value = inside.get(name) if isinstance(inside, Mapping) else None
-        if isinstance(value, str) and ":" in value:
+        value = _as_text(inside.get(name) if isinstance(inside, Mapping) else None)
+        if ":" in value:
             found[key] = value
     return found
 
@@ -283,8 +286,20 @@ def code_set(overrides: Iterable[str]) -> set[Code]:
     {('model.name', 'mine:make')}
     """
     keys = {key for key, f in leaves(Config) if f.metadata["paths"]}
-    pairs = map(parse_override, overrides)
-    return {(k, v) for k, v in pairs if k in keys and isinstance(v, str) and ":" in v}
+    pairs = [(key, _as_text(value)) for key, value in map(parse_override, overrides)]
+    return {(key, value) for key, value in pairs if key in keys and ":" in value}
+
+
+def _as_text(value: object) -> str:
+    """Return a text, or a list of them as one; nothing of anything else.
+
+    >>> _as_text(["auc", "mine:f1"]), _as_text("auc, mine:f1"), _as_text([1]), _as_text(None)
+    ('auc,mine:f1', 'auc,mine:f1', '', '')
+    """
+    words = value.split(",") if isinstance(value, str) else value
+    if not (isinstance(words, list | tuple) and all(isinstance(word, str) for word in words)):
+        return ""
+    return ",".join(word.strip() for word in words)
 
 
 def parse_override(text: str, option: str = "--set") -> tuple[str, object]:
@@ -412,6 +427,7 @@ def _resolve(config: Config, made: Algorithm | None = None) -> Config:
     _check_open(algorithm, made)
     check_update(config, made)
     _check_files(config)
+    check_asked(config.data)
     if not config.label.isprintable():
         raise ConfigError(f"label must be on one line, of letters that print, got {config.label!r}")
     if part.file and part.kind != "file":
@@ -420,6 +436,11 @@ def _resolve(config: Config, made: Algorithm | None = None) -> Config:
         raise ConfigError(
             f"compute.flops 'reference' is known for {', '.join(REFERENCE_FLOPS)} only, got model "
             f"{config.model.name!r}; use 'analytic'"
+        )
+    if config.compute.flops == "reference" and config.compute.flops_per_example != "auto":
+        raise ConfigError(
+            "compute.flops_per_example takes the place of counting, and compute.flops is "
+            "'reference'; leave one of them out"
         )
     if config.model.init == "reference" and config.model.name not in REFERENCE_INIT:
         raise ConfigError(

@@ -2,15 +2,18 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from coterie.config.factories import (
+    Divided,
     charged_examples,
     check_room,
     check_threads,
     divide,
+    for_task,
     load_dataset,
     local_steps,
     make_engine,
@@ -19,6 +22,7 @@ from coterie.config.factories import (
     make_policy,
     make_rule,
     make_search,
+    make_task_of,
     make_update,
     make_view,
 )
@@ -79,7 +83,7 @@ def prepare(
     if config.train.engine != "ray":  # whose actors look for themselves
         _check_device(config.train.device)
         check_threads(threads if config.train.threads == "auto" else config.train.threads)
-    dataset = dataset or own.dataset or load_dataset(config)
+    dataset = for_task(config, dataset or own.dataset or load_dataset(config))
     parts = parts_of(config, own.algorithm, own.grouping)
     algorithm, planner = parts.algorithm, parts.algorithm.planner(parts.search)
     divided = divide(config, dataset, pooled=algorithm.pooled)
@@ -88,6 +92,7 @@ def prepare(
     if algorithm.searched:
         check_num_groups(config.algorithm.num_groups, len(part.indices))
     model, size = first_model(config, dataset, own.model)
+    check_task(config, divided, model)
     update, K, stays = make_update(config, algorithm), config.algorithm.usual[0], 0
     if update.personal is not None:
         stays = len(staying(model, update))
@@ -123,6 +128,24 @@ def prepare(
     return Prepared(config, replace(problem, starts=starts), size)
 
 
+def check_task(config: Config, divided: Divided, model: "nn.Module") -> None:
+    """Refuse a task that its model, its metrics or its targets do not fit.
+
+    Plain classification of pixels or numbers is tried where the model is made.
+    """
+    from coterie.engine.fitting import check_fit, check_room_for_metrics
+
+    dataset, task = divided.dataset, make_task_of(config, divided.dataset)
+    if config.algorithm.target_accuracy and task.right is None:
+        raise ConfigError(
+            f"algorithm.target_accuracy is a share of right answers, which task {task.name!r} has "
+            "not; use algorithm.target_loss"
+        )
+    check_room_for_metrics(task, dataset.y[divided.split.test], dataset.width)
+    if not task.softmax or dataset.has_tokens:
+        check_fit(model, task, dataset.x, dataset.y, dataset.width)
+
+
 def staying(model: "nn.Module", update: Update) -> "Tensor":
     """Return the places of a model's numbers that stay on nodes."""
     from coterie.engine.module import places_of
@@ -155,11 +178,31 @@ def first_models(
         draw = int(generator(config.seed, Stream.MODEL, k).integers(2**62))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(draw)
-            shape, init = dataset.input_shape, config.model.init
-            other = make_model(config.model.name, shape, dataset.n_classes, own, init)
+            other = new_model(config, dataset, own)
         found.append(other.to(next(model.parameters()).dtype))
     flat = [torch.cat([w.detach().reshape(-1) for w in state_tensors(m)]) for m in found]
     return torch.stack(flat)
+
+
+def new_model(config: Config, dataset: Dataset, own: "OwnModel | None" = None) -> "nn.Module":
+    """Make a model for a dataset, with first weights from torch's generator."""
+    c, (shape, tokens) = config.model, seen_by_models(dataset)
+    width = dataset.width
+    model = make_model(c.name, shape, dataset.n_classes, own, c.init, output=width, tokens=tokens)
+    if c.weights:
+        from coterie.models.weights import load_weights
+
+        load_weights(Path(c.weights), model)
+    if c.adapters:
+        from coterie.models.adapters import with_adapters
+
+        model = with_adapters(model, c.adapters)
+    return model
+
+
+def seen_by_models(dataset: Dataset) -> tuple[tuple[int, ...], bool]:
+    """Return the shape of an example, and whether it is tokens."""
+    return dataset.x.shape[1:], bool(dataset.x.dtype == np.int64)
 
 
 def first_model(
@@ -171,13 +214,16 @@ def first_model(
     from coterie.models.size import flops_per_example, n_bytes, n_parameters
 
     torch.set_num_threads(1)
-    shape = dataset.input_shape
+    shape, tokens = seen_by_models(dataset)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
-        model = make_model(config.model.name, shape, dataset.n_classes, own, config.model.init)
-    flops = flops_per_example(model, shape)
-    if config.compute.flops == "reference":
+        model = new_model(config, dataset, own)
+    if config.compute.flops_per_example != "auto":
+        flops = config.compute.flops_per_example
+    elif config.compute.flops == "reference":
         flops = REFERENCE_FLOPS[config.model.name]
+    else:
+        flops = flops_per_example(model, shape, tokens=tokens)
     size = ModelSize(n_parameters(model), n_bytes(model), flops)
     if config.train.precision == "float64":
         model = model.double()  # from the same first weights

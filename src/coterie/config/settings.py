@@ -5,6 +5,7 @@ from typing import Literal
 
 from coterie.config.schema import Options, setting
 from coterie.data import DATASETS
+from coterie.data.targets import TARGETS, metric_word
 from coterie.models import MODELS
 from coterie.network import CLOCKS, PROFILES
 from coterie.partition import PARTITIONS, partition_name
@@ -39,6 +40,38 @@ class DataConfig:
     )
     scored: Literal["test", "val"] = setting(
         "test", "part that a run is scored on; val: a search of settings that sees no test part"
+    )
+    min_examples: int = setting(
+        1, "users with fewer examples are left out", at_least=1, at_most=MANY
+    )
+    num_users: int | Literal["all"] = setting(
+        "all", "keep so many users, those with most examples", at_least=1, at_most=MANY
+    )
+    window: int = setting(
+        80, "shakespeare: characters that are an example", at_least=2, at_most=4096
+    )
+    target: tuple[str, ...] = setting((), "table: the column to predict, or several of them")
+    user: str = setting("", "table: the column that says whose a row is")
+    strata: str = setting(
+        "", "table: the column that rows are dealt and split by; empty: by the target"
+    )
+    features: tuple[str, ...] = setting(
+        (), "table: columns to predict from; empty: all but target and user"
+    )
+    missing: Literal["auto", "refuse", "drop", "mean"] = setting(
+        "auto",
+        "table, heart: rows with something missing are refused, dropped, or given the column's "
+        "mean; auto: heart drops them, table refuses",
+    )
+    scale: Literal["auto", "train", "none"] = setting(
+        "auto",
+        "numbers of x are standardised by the training part, or not; auto: those of table, heart",
+    )
+    side: int = setting(
+        0,
+        "images: pixels in height and width that pictures are resized to; 0: they have one size",
+        at_least=0,
+        at_most=4096,
     )
 
 
@@ -92,12 +125,38 @@ class PartitionConfig:
 
 
 @dataclass(frozen=True)
+class TaskConfig:
+    """What is learnt of them."""
+
+    name: str = setting(
+        "auto",
+        "what is learnt, which decides the loss, or 'mine:task'; auto: what the dataset is for",
+        choices=("auto", *TARGETS),
+        paths=True,
+    )
+    metrics: tuple[str, ...] = setting(
+        (),
+        "what the test part is measured by, names or 'mine:metric'; empty: all of the task's",
+        choices=tuple(dict.fromkeys(name for t in TARGETS.values() for name in t.metrics)),
+        paths=True,
+        canon=metric_word,
+    )
+
+
+@dataclass(frozen=True)
 class ModelConfig:
     """What is trained."""
 
     name: str = setting("sr", "model, or 'my_pkg.models:make'", choices=MODELS, paths=True)
     init: Literal["torch", "reference"] = setting(
         "torch", "first weights: as torch draws them, or as the paper's simulator did"
+    )
+    weights: str = setting("", "a run's folder, or its model.safetensors, to begin from")
+    adapters: int = setting(
+        0,
+        "rank of adapters: they alone are trained and sent, the rest stays as it begins; 0: none",
+        at_least=0,
+        at_most=4096,
     )
 
 
@@ -146,6 +205,12 @@ class ComputeConfig:
 
     flops: Literal["analytic", "reference"] = setting(
         "analytic", "operations per example: counted, or as the paper's simulator charged"
+    )
+    flops_per_example: int | Literal["auto"] = setting(
+        "auto",
+        "operations per example, forward and backward; auto: as flops says",
+        at_least=1,
+        at_most=1e15,
     )
     gflops: float = setting(5.0, "speed of a node, or their mean", at_least=1e-9, at_most=1e12)
     speeds: Literal["constant", "uniform", "lognormal", "file"] = setting(
@@ -433,6 +498,7 @@ class Config:
         compare=False,
     )
     data: DataConfig = field(default_factory=DataConfig)
+    task: TaskConfig = field(default_factory=TaskConfig)
     partition: PartitionConfig = field(default_factory=PartitionConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     network: NetworkConfig = field(default_factory=NetworkConfig)

@@ -20,6 +20,10 @@ class CoterieError(Exception):
         return LONG_WORD.sub(lambda word: f"{word[0][:LONGEST_VALUE]}...", super().__str__())
 
 
+class CoterieWarning(UserWarning):
+    """What goes on and may be wrong; the CLI prints it in a line."""
+
+
 def words_of(error: BaseException) -> str:
     """Return what an exception says; nothing where a user's own cannot say it.
 
@@ -72,6 +76,10 @@ class TrainingError(CoterieError):
 
 class DivergenceError(TrainingError):
     """A loss or gradient that is no longer a number."""
+
+
+class MetricError(TrainingError):
+    """A metric of one's own that fails; who asked for it says after which step."""
 
 
 class ClusterError(CoterieError):

@@ -55,6 +55,30 @@ def read_columns(path: Path) -> dict[str, list[Any]]:
     return found
 
 
+def read_cells(path: Path, most: int) -> dict[str, list[Any]]:
+    """Read every column of a Parquet file; what is none, or has more cells, is a ValueError.
+
+    A page that says the same of many rows is small, so that rows are counted before they are made.
+    """
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        rows = check_pages(path)
+        with parquet.ParquetFile(path) as file:
+            columns = file.metadata.num_columns
+            if rows * columns > most or file.metadata.num_rows * columns > most:
+                raise ValueError(f"{rows:,} rows of {columns:,} columns; {most:,} cells at most")
+            names = file.schema_arrow.names
+            if len(set(names)) < len(names):
+                raise ValueError("a column is there twice")
+            found: dict[str, list[Any]] = file.read().to_pydict()
+    except (pa.ArrowException, OSError, ValueError) as error:
+        reason = str(error).partition("\n")[0][:MOST_SAID]
+        raise ValueError(f"not a Parquet file of numbers and text ({reason})") from error
+    return found
+
+
 def check_parquet(path: Path) -> None:
     """Say that a Parquet file cannot be written here, before anything takes its time."""
     try:

@@ -14,24 +14,35 @@ from coterie.core.errors import DataError, unknown
 from coterie.core.plugins import import_by_path, reason
 from coterie.core.types import Progress, Tick
 from coterie.data.arrays import find_arrays, read_arrays
+from coterie.data.asked import Asked, Asking
 from coterie.data.cache import Reader, load_cached, open_kept, source_folder
 from coterie.data.celeba import find_celeba, read_celeba
+from coterie.data.cifar import find_cifar10, find_cifar100, read_cifar10, read_cifar100
 from coterie.data.dataset import Dataset, Room, check_dataset, sample
+from coterie.data.heart import find_heart, reading_heart
 from coterie.data.idx import find_idx, read_idx_pairs
+from coterie.data.images import find_images, reading_images
 from coterie.data.leaf import find_leaf, read_leaf
 from coterie.data.parts import Split, split, split_each, split_rest
+from coterie.data.scale import standardised
+from coterie.data.shakespeare import find_shakespeare, reading_shakespeare
+from coterie.data.table import find_table, reading_table
+from coterie.data.users import keep_users
 
 __all__ = [
     "DATASETS",
+    "Asked",
     "Dataset",
     "Known",
     "Split",
     "find_source",
+    "keep_users",
     "load",
     "sample",
     "split",
     "split_each",
     "split_rest",
+    "standardised",
 ]
 
 EMBEDDED = Path(__file__).parent / "embedded" / "mnist-f-mini.npz"
@@ -45,6 +56,10 @@ class Known:
     `debian` is a package and the folder of its files, `npm` a package, `web` the places that have
     `web_files`; `by_hand` says what to do where nothing can be fetched. `pins` names the list of
     sha256 sums of files known to be right, and `packed` an archive that the files may be in.
+
+    `yours` are files of your own, which nobody else has. `reads` names the settings that the reader
+    heeds, and `asking` makes the reader that heeds them; `read` is the one with the usual ones.
+    What is `scaled` is standardised by its training part unless a config says otherwise.
     """
 
     about: str
@@ -58,6 +73,10 @@ class Known:
     pins: str = ""
     packed: str = ""
     licence: str = ""
+    yours: bool = False
+    reads: tuple[str, ...] = ()
+    asking: Asking | None = None
+    scaled: bool = False
 
 
 def _idx(n_classes: int, first_label: int = 0, *, transposed: bool = False) -> Reader:
@@ -172,21 +191,82 @@ DATASETS: dict[str, Known] = {
         packed="img_align_celeba.zip",
         licence="non-commercial research only",
     ),
+    "cifar10": Known(
+        "CIFAR-10: 60,000 colour pictures of 32x32 in 10 classes, the binary files",
+        find_cifar10,
+        read_cifar10,
+        web=("https://www.cs.toronto.edu/~kriz",),
+        web_files=("cifar-10-binary.tar.gz",),
+        pins="cifar10",
+        licence="none stated; its authors ask to be cited (Krizhevsky 2009)",
+    ),
+    "cifar100": Known(
+        "CIFAR-100: 60,000 colour pictures of 32x32 in 100 classes, the binary files",
+        find_cifar100,
+        read_cifar100,
+        web=("https://www.cs.toronto.edu/~kriz",),
+        web_files=("cifar-100-binary.tar.gz",),
+        pins="cifar100",
+        licence="none stated; its authors ask to be cited (Krizhevsky 2009)",
+    ),
+    "shakespeare": Known(
+        "Shakespeare: plays by speaking role, the next character is predicted; tinyshakespeare",
+        find_shakespeare,
+        reading_shakespeare(Asked()),
+        web=("https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare",),
+        web_files=("input.txt",),
+        pins="shakespeare",
+        licence="public domain",
+        reads=("window",),
+        asking=reading_shakespeare,
+    ),
+    "heart": Known(
+        "heart disease: 740 patients of four hospitals, 13 numbers each, UCI's processed.*.data",
+        find_heart,
+        reading_heart(Asked()),
+        by_hand="get the four processed.*.data from archive.ics.uci.edu/dataset/45/heart+disease",
+        licence="CC BY 4.0",
+        reads=("missing",),
+        asking=reading_heart,
+        scaled=True,
+    ),
+    "table": Known(
+        "your own CSV or Parquet; set data.path, and data.target to the column to predict",
+        find_table,
+        reading_table(Asked()),
+        yours=True,
+        reads=("target", "user", "strata", "features", "missing", "task"),
+        asking=reading_table,
+        scaled=True,
+    ),
+    "images": Known(
+        "your own pictures, train/<class>/*.jpg or .png and perhaps test/; set data.path",
+        find_images,
+        reading_images(Asked()),
+        yours=True,
+        reads=("side",),
+        asking=reading_images,
+    ),
     "arrays": Known(
         "your own .npz, or folder of .npy, with x, y and perhaps user, test; set data.path",
         find_arrays,
         _arrays,
+        yours=True,
     ),
 }
 
 
 def load(
-    name: str, path: Path | None = None, progress: Progress = lambda what, done, of: None
+    name: str,
+    path: Path | None = None,
+    progress: Progress = lambda what, done, of: None,
+    asked: Asked = Asked(),  # noqa: B008 - it is frozen
 ) -> Dataset:
     """Load a dataset by name, or by the import path of a function that returns one.
 
     `path` is the folder of its files; without one they are looked for where `coterie data fetch`
-    and `import` put them, then where the Debian package does.
+    and `import` put them, then where the Debian package does. What is `asked` is heeded by readers
+    that know of it.
 
     >>> data = load("mnist-f-mini")
     >>> data.x.shape, np.bincount(data.y).tolist()
@@ -201,8 +281,11 @@ def load(
             raise DataError(f"mnist-f-mini is embedded and takes no data.path, got {path}")
         return _embedded([EMBEDDED], np.empty, lambda done, of: None)
     top, known = find_source(name, path), DATASETS[name]
-    kept = open_kept(name, top)
-    dataset = kept or load_cached(name, top, known.find(top), known.read, progress)
+    read, how = known.read, asked.how(known.reads)
+    if known.asking and how:
+        read = known.asking(asked)
+    kept = None if how else open_kept(name, top)
+    dataset = kept or load_cached(name, top, known.find(top), read, progress, how=how)
     return replace(dataset, name=name)
 
 
@@ -230,12 +313,12 @@ def check_exists(path: Path) -> None:
 def how_to_get(name: str) -> str:
     """Say that a dataset is not there, and what to do about it."""
     known = DATASETS[name]
-    if name == "arrays":
-        return "arrays is your own data: set data.path to an .npz file or a folder of .npy files"
+    if known.yours:
+        return f"{name} is {known.about.partition(';')[0]}: set data.path to it"
     if known.by_hand:
         return (
             f"{name} is not on this machine; {known.by_hand}, then: "
-            f"coterie data import {name} FOLDER"
+            f"coterie data import {name} FOLDER{'' if known.pins else ' --trust'}"
         )
     return f"{name} is not on this machine; get it with: coterie data fetch {name}"
 

@@ -72,6 +72,41 @@ def unpack(
         raise DataError(f"{archive}: cannot be unpacked{at} ({why})") from error
 
 
+def members(
+    archive: Path,
+    wanted: Callable[[str], bool],
+    *,
+    max_bytes: int = MAX_BYTES,
+    max_files: int = MAX_FILES,
+) -> dict[str, bytes]:
+    """Read the files that are wanted by name out of an archive, by the rules of `unpack`."""
+    found: dict[str, bytes] = {}
+    at = ""
+    try:
+        max_bytes = min(max_bytes, most_unpacked(archive.stat().st_size))
+        for info, kind, pieces in _checked(archive, max_bytes, max_files):
+            at = f" at or after {info.name[:200]!r}"
+            if kind == "file" and wanted(info.name):
+                found[info.name] = _content(info.size, pieces)
+    except DataError:
+        raise
+    except Exception as error:
+        why = " ".join(str(error).split()) or type(error).__name__
+        raise DataError(f"{archive}: cannot be unpacked{at} ({why})") from error
+    return found
+
+
+def _content(size: int, pieces: Iterator[bytes]) -> bytes:
+    content = bytearray()
+    for piece in pieces:
+        content += piece
+        if len(content) > size:
+            break
+    if len(content) != size:
+        raise EOFError(f"{size} bytes are declared, {len(content)} came out")
+    return bytes(content)
+
+
 def _write(to: Path, size: int, pieces: Iterator[bytes], tick: Callable[[int], None]) -> None:
     left = size
     to.parent.mkdir(parents=True, exist_ok=True)

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from coterie.core.arrays import Ints
 from coterie.core.boundary import reader
 from coterie.core.errors import DataError
-from coterie.data.dataset import CHUNK, Dataset, Values, check_dataset
+from coterie.data.dataset import Dataset, Values, check_dataset
 from coterie.data.files import PACKED_MOST, most_unpacked
 from coterie.data.npy import claimed_bytes, open_npy
+from coterie.data.targets import CHUNK
 
 NAMES = ("x", "y", "user", "test")
 CHANNELS = (1, 3, 4)

@@ -1,7 +1,7 @@
 """Decoded data kept as memory-mapped arrays, under the sha256 of the files they come from.
 
     CACHE/NAME/source/            the original files, as fetched or imported, and their key
-    CACHE/NAME/decoded/SHA256/    x.npy, y.npy, users.npy, test.npy, about.json
+    CACHE/NAME/decoded/SHA256/    x.npy, y.npy, users.npy, test.npy, strata.npy, about.json
     CACHE/NAME/decoded/seen/      what `stat` said of other files when they were hashed
 
 Files elsewhere are hashed again only when their size, time or place has changed.
@@ -27,9 +27,10 @@ from coterie.core.cache_folder import cache_folder
 from coterie.core.errors import DataError
 from coterie.core.files import write_atomically
 from coterie.core.types import Progress, Tick
-from coterie.data.dataset import Dataset, Room, check_dataset, check_labels
+from coterie.data.dataset import Dataset, Room, check_dataset, in_memory
 from coterie.data.files import file_sha256
 from coterie.data.npy import open_npy
+from coterie.data.targets import check_labels, check_target
 
 FORM = "coterie decoded 2"  # changes when a reader decodes the same files to other arrays
 HASHED = "coterie decoded 1"  # stays, so that arrays of an older form are replaced in their place
@@ -64,15 +65,18 @@ def load_cached(
     read: Reader,
     progress: Progress,
     key: str | None = None,
+    how: str = "",
 ) -> Dataset:
     """Load what was decoded from these files before, or decode and keep it.
 
     Without a key that was just computed from the files they are hashed, unless `stat` says that
-    they are as they were.
+    they are as they were. `how` says what a reader was asked besides, where that is not the usual.
     """
     home = cache_folder() / name / "decoded"
     before = _stamp(files)
     key = key or _remembered_key(home / "seen" / before, top, files, progress)
+    if how:
+        key = hashlib.sha256(f"{key}\n{how}".encode(errors="surrogateescape")).hexdigest()
     if (there := _open(home / key)) is not None:
         return there
     tick = partial(progress, "decoding")
@@ -86,7 +90,7 @@ def load_cached(
             error.strerror,
             name,
         )
-        return _checked(read(files, np.empty, tick), top)
+        return _checked(read(files, in_memory, tick), top)
     try:
         made = _checked(read(files, partial(_room, scratch), tick), top)
         if _stamp(files) != before:
@@ -171,6 +175,8 @@ def _save(dataset: Dataset, folder: Path) -> None:
         np.save(folder / "users.npy", dataset.users)
     if dataset.test is not None:
         np.save(folder / "test.npy", dataset.test)
+    if dataset.strata is not None:
+        np.save(folder / "strata.npy", dataset.strata)
     about = {
         "form": FORM,
         "name": dataset.name,
@@ -178,6 +184,8 @@ def _save(dataset: Dataset, folder: Path) -> None:
         "shape": list(dataset.x.shape),
         "user_names": list(dataset.user_names),
         "has_test": dataset.test is not None,
+        "task": dataset.task,
+        "has_strata": dataset.strata is not None,
     }
     (folder / "about.json").write_text(json.dumps(about), encoding="utf-8")
 
@@ -207,18 +215,23 @@ def _open(folder: Path) -> Dataset | None:
         has_users = (folder / "users.npy").is_file()
         users = open_npy(folder / "users.npy", mapped=False) if has_users else None
         test = open_npy(folder / "test.npy", mapped=False) if about["has_test"] else None
-        names = tuple(map(str, about["user_names"]))
+        has_strata = about.get("has_strata", False)  # older ones were of classes alone
+        strata = open_npy(folder / "strata.npy", mapped=False) if has_strata else None
+        names, task = tuple(map(str, about["user_names"])), about.get("task", "classification")
         whole = about["form"] == FORM and list(x.shape) == about["shape"] and x.ndim > 1
-        whole &= x.dtype in (np.uint8, np.float32) and _counts(y, len(x))
+        whole &= x.dtype in (np.uint8, np.float32, np.int64)
         whole &= users is None or _counts(users, len(x))
-        whole &= test is None or (test.dtype == np.bool_ and test.shape == y.shape)
+        whole &= strata is None or (_counts(strata, len(x)) and strata.min() >= 0)
+        whole &= test is None or (test.dtype == np.bool_ and test.shape == x.shape[:1])
         n_classes, name = int(about["n_classes"]), str(about["name"])
-        check_labels(y, n_classes, folder)
+        check_target(task, y, x, n_classes, folder)
         if users is not None and names:
             check_labels(users, len(names), folder)
     except (OSError, ValueError, KeyError, TypeError, DataError, RecursionError, OverflowError):
         return None
-    return Dataset(name, x, y, n_classes, users, names, test) if whole else None
+    if not whole:
+        return None
+    return Dataset(name, x, y, n_classes, users, names, test, task, strata)
 
 
 def _counts(values: NDArray[Any], n: int) -> bool:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from coterie.core.arrays import Ints
 from coterie.core.errors import DataError
 from coterie.core.types import Tick
-from coterie.data.dataset import Room
+from coterie.data.dataset import Room, in_memory
 from coterie.data.files import unpacked
 
 IMAGES, IDENTITIES, ATTRIBUTES = "img_align_celeba", "identity_CelebA.txt", "list_attr_celeba.txt"
@@ -60,7 +60,7 @@ def find_celeba(folder: Path) -> list[Path]:
 
 
 def read_celeba(
-    files: list[Path], room: Room = np.empty, tick: Tick = lambda done, of: None
+    files: list[Path], room: Room = in_memory, tick: Tick = lambda done, of: None
 ) -> tuple[NDArray[np.uint8], Ints, Ints, tuple[str, ...]]:
     """Read what `find_celeba` found: x [N, 3, 84, 84], smiling y [N], celebrities [N], their ids.
 

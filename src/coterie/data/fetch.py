@@ -9,6 +9,7 @@ from coterie.core.cache_folder import cache_folder
 from coterie.core.errors import DataError
 from coterie.core.types import Progress, Say
 from coterie.data import Dataset, Known, how_to_get, load
+from coterie.data.archive import is_archive
 from coterie.data.cache import source_folder
 from coterie.data.download import download, npm_pack
 from coterie.data.sources import (
@@ -100,7 +101,7 @@ def _from_downloads(name: str, known: Known, folder: Path, progress: Progress) -
     """Install complete downloads; wrong ones are removed, so that the next try is fresh."""
     files = [folder / file for file in known.web_files]
     try:
-        if len(files) == 1:
+        if len(files) == 1 and is_archive(files[0]):
             return import_files(name, files[0], trust=False, progress=progress)
         with staging_for(name, folder) as staging:
             return install(name, folder, staging, progress)

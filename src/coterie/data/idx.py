@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from coterie.core.arrays import Bools, Ints
 from coterie.core.boundary import reader
 from coterie.core.errors import DataError
-from coterie.data.dataset import check_labels
 from coterie.data.files import at_most, check_room, find_all
+from coterie.data.targets import check_labels
 
 UNSIGNED_BYTE = 0x08
 LONGEST_HEADER = 4 + 4 * 255

@@ -13,8 +13,8 @@ from coterie.core.boundary import reader
 from coterie.core.errors import DataError
 from coterie.core.printable import printable
 from coterie.core.types import Tick
-from coterie.data.dataset import check_labels
 from coterie.data.files import content_sha256, unpacked
+from coterie.data.targets import check_labels
 
 MOST_JSON_BYTES = 1 << 29  # LEAF writes FEMNIST in files of about 120 MB
 PARTS = ("train", "test")

@@ -157,8 +157,8 @@ def known_dataset(name: str) -> Known:
         raise DataError(unknown("dataset", name, DATASETS))
     if name == "mnist-f-mini":
         raise DataError("mnist-f-mini is embedded in the package; there is nothing to get")
-    if name == "arrays":
-        raise DataError("your own arrays need no import; set data.path to the .npz or folder")
+    if DATASETS[name].yours:
+        raise DataError(f"your own {name} need no import; set data.path to the file or folder")
     return DATASETS[name]
 
 

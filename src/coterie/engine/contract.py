@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 StepUnit = Literal["epoch", "batch"]
 Sampling = Literal["epoch", "reference"]
 HeldPart = Literal["val", "test"]
+Figures = dict[str, float | None]  # a metric's number by its name; None where it is not defined
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,12 +141,17 @@ class Measured:
 
 @dataclass(frozen=True)
 class Score:
-    """Mean loss and accuracy on one part of the data; right answers and examples of every class."""
+    """Mean loss and accuracy on one part of the data; right answers and examples of every class.
+
+    A task may have no accuracy, other metrics, and no classes.
+    """
 
     loss: float
-    accuracy: float
+    accuracy: float | None
     class_right: Ints | None = field(default=None, compare=False, repr=False)  # [classes]
     class_count: Ints | None = field(default=None, compare=False, repr=False)
+    units: tuple[int, int] = field(default=(0, 0), compare=False, repr=False)  # right ones, all
+    metrics: Figures | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,6 +161,10 @@ class NodeScores:
     Where nodes hold examples out of their own, right answers and examples of every class are summed
     over the nodes, [classes]. Where these are pooled, right answers are of each distinct model,
     [models, classes]. A node without any example has the loss nan.
+
+    What is right is counted in tokens or labels where examples have several, and there are
+    `examples` then; a task may have no accuracy. Metrics are each node's own [n], None where they
+    are not defined, and those of all examples.
     """
 
     loss: Floats
@@ -162,6 +172,10 @@ class NodeScores:
     count: Ints
     class_right: Ints | None = None
     class_count: Ints | None = None
+    examples: Ints | None = None
+    has_accuracy: bool = True
+    metrics: Mapping[str, list[float | None]] | None = None
+    overall: Figures | None = None
 
 
 class Engine(Protocol):

@@ -4,13 +4,12 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from coterie.core.arrays import Floats, Ints
 from coterie.core.errors import CoterieError, ModelError, TrainingError, words_of
@@ -18,38 +17,44 @@ from coterie.core.plugins import reason
 from coterie.engine.contract import HeldPart, Score
 from coterie.engine.device import for_sums, to_host
 from coterie.engine.draws import Drawing
+from coterie.engine.task import CLASSIFICATION, Task
 
 if TYPE_CHECKING:
     from coterie.engine.habits import Habits
 
 CHUNK_VALUES = 2048 * 784  # input values in one forward pass where gradients or scores are summed
 WIDE_VALUES = 1 << 26  # values of a layer in one such pass: 256 MB
+CHUNK_TOKENS = 1 << 24  # values of a layer in such a pass of tokens: 64 MB
 CACHED_VALUES = 128 * 784  # the same for convolutions, whose many channels should stay in cache
 GRAM_COLUMNS = 16_384  # gradient entries multiplied in single precision before a double sum
 
-Arrays = tuple[NDArray[np.uint8] | NDArray[np.float32], Ints]  # pixels or numbers, labels
+Seen = NDArray[np.uint8] | NDArray[np.float32] | NDArray[np.int64]  # pixels, numbers or tokens
+Answers = NDArray[np.int64] | NDArray[np.float32]
+Arrays = tuple[Seen, Answers]
+Piece = list[NDArray[Any]]  # of examples that were scored: sums, then what metrics keep of each
 HeldOut = Mapping[HeldPart, Arrays]
 HeldSizes = Mapping[HeldPart, Ints]  # examples of each node, in nodes' order
 
 
 @dataclass(frozen=True, eq=False)
 class Nodes:
-    """Examples of all nodes, one node after the other: x [N, ...], y [N], sizes [n].
+    """Examples of all nodes, one node after the other: x [N, ...], y [N, ...], sizes [n].
 
     A part of them keeps everybody's number: nodes that are elsewhere have no examples here, and
     `shares` [n] says what part of all data each node holds.
     """
 
-    x: NDArray[np.uint8] | NDArray[np.float32]
-    y: Ints
+    x: Seen
+    y: Answers
     sizes: Ints
     shares: Floats | None = None
 
     @classmethod
     def of(cls, nodes: Sequence[Arrays]) -> "Nodes":
         """Put the examples of single nodes together."""
-        x = np.concatenate([x for x, _ in nodes])
-        return cls(x, np.concatenate([y for _, y in nodes]), np.array([len(y) for _, y in nodes]))
+        x: Any = np.concatenate([x for x, _ in nodes])
+        y: Any = np.concatenate([y for _, y in nodes])
+        return cls(x, y, np.array([len(y) for _, y in nodes]))
 
     def part(self, here: Ints) -> "Nodes":
         """Return the examples of some nodes, by rising number; the others are elsewhere.
@@ -59,11 +64,15 @@ class Nodes:
         >>> some.y.tolist(), some.sizes.tolist()
         ([0, 4, 5], [1, 0, 2])
         """
-        starts = np.concatenate([[0], np.cumsum(self.sizes)])
-        rows = np.concatenate([np.arange(starts[i], starts[i + 1]) for i in here])
+        rows = self.rows_of(here)
         sizes = np.zeros_like(self.sizes)
         sizes[here] = self.sizes[here]
         return Nodes(self.x[rows], self.y[rows], sizes, self.sizes / self.sizes.sum())
+
+    def rows_of(self, here: Ints) -> Ints:
+        """Return the examples' places of some nodes, node by node."""
+        starts = np.concatenate([[0], np.cumsum(self.sizes)])
+        return np.concatenate([np.arange(starts[i], starts[i + 1]) for i in here])
 
 
 class Shards:
@@ -98,14 +107,18 @@ class FlatModule:
     """A module whose averaged tensors are views of one vector, the trained ones first."""
 
     def __init__(
-        self, model: nn.Module, habits: "Habits | None" = None, some: Tensor | None = None
+        self,
+        model: nn.Module,
+        habits: "Habits | None" = None,
+        some: Tensor | None = None,
+        task: Task = CLASSIFICATION,
     ) -> None:
-        """Take a module over; it must not be used by anybody else.
+        """Take a module over, and what it is to learn; it must not be used by anybody else.
 
         Of what its habits are known some examples tell the rest. If it treats examples one by one,
         no score depends on how they are cut into chunks or laid out.
         """
-        self.model = model
+        self.model, self.task = model, task
         self.flat, self.trained = _flatten(model)
         self.d_trained = sum(w.numel() for w in self.trained)
         self._counters = [(b, b.clone()) for b in model.buffers() if not b.is_floating_point()]
@@ -118,6 +131,7 @@ class FlatModule:
         self._chunk = CACHED_VALUES if cached else CHUNK_VALUES
         wide = [m.out_features for m in model.modules() if isinstance(m, nn.Linear)]
         self._most = max(1, WIDE_VALUES // max(wide, default=1))
+        self._widest = max((len(w) for w in self.trained if w.ndim), default=1)
         self._channels_last = False
         if apart is not None and apart.ndim == 4:
             self._channels_last = self._takes_channels_last(apart)
@@ -140,7 +154,7 @@ class FlatModule:
             values = x.clone()  # a module may work in place
         with (self._drawing if training else None) or nullcontext():
             found = self.model(values)
-        return as_scores(found, len(values))
+        return self.task.shaped(found, len(values))
 
     def seed(self, seed: int) -> None:
         """Restart the stream that the module draws from."""
@@ -173,7 +187,7 @@ class FlatModule:
         size = self.chunk(x)
         for xs, ys in zip(torch.split(x, size), torch.split(y, size), strict=True):
             with model_errors(f"in evaluation mode with a batch of {len(ys)}"):
-                loss = cross_entropy(self.scores(xs), ys, reduction="sum")
+                loss = self.task.loss(self.scores(xs), ys, "sum")
                 total += torch.cat([g.reshape(-1) for g in self.gradient(loss)])
             loss_sum += loss.detach().to(loss_sum)
         return loss_sum / len(y), total / len(y)
@@ -182,32 +196,62 @@ class FlatModule:
         """Return how many examples of x [N, ...] go through the module at once.
 
         Fewer where a layer is far wider than they are: 37,000 numbers of each of 75,000 are 11 GB.
+        Tokens become vectors as wide as the layers, one for each.
         """
+        if x.dtype == torch.int64:
+            return max(1, CHUNK_TOKENS // (x[0].numel() * self._widest))
         return min(chunk(x, self._chunk), self._most)
 
     @torch.inference_mode()
-    def score(self, x: Tensor, y: Tensor) -> Tensor:
-        """Sum of the losses of the loaded model, right answers and examples of every class.
+    def score(self, x: Tensor, y: Tensor) -> list[Tensor]:
+        """Sum of the losses of the loaded model, and what is right and there, by class.
 
-        Doubles [1 + 2 classes], where the examples are, if that has doubles.
+        Doubles [1 + 2 classes], where the examples are, if that has doubles; then what the task's
+        metrics keep of each example.
         """
         with model_errors(f"in evaluation mode with a batch of {len(y)}"):
             scores = self.scores(x)
-            loss = cross_entropy(scores, y, reduction="sum")
-        by_class = tally_classes(scores.argmax(dim=1) == y, y, scores.shape[1])
-        return torch.cat([loss.to(by_class).reshape(1), by_class.flatten()])
+            loss = self.task.loss(scores, y, "sum")
+        counts = self._counted(scores, y, self._right(scores, y))
+        sums = torch.cat([loss.to(counts).reshape(1), counts.flatten()])
+        return [sums, *self.task.rows(scores, y)]
 
     @torch.inference_mode()
-    def each(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, int]:
-        """Losses of examples [N] by the loaded model, whether it is right, and how many classes."""
+    def each(self, x: Tensor, y: Tensor, *, keep: bool = False) -> "Each":
+        """Score examples one by one by the loaded model; keep what metrics need of them, or not."""
         with model_errors(f"in evaluation mode with a batch of {len(y)}"):
             scores = self.scores(x)
-            losses = cross_entropy(scores, y, reduction="none")
-        return losses, scores.argmax(dim=1) == y, scores.shape[1]
+            losses = self.task.loss(scores, y, "none")
+        right = self._right(scores, y)
+        rows = self.task.rows(scores, y) if keep else []
+        return Each(losses, right, self._counted(scores, y, right), rows)
+
+    def _right(self, scores: Tensor, y: Tensor) -> Tensor:
+        """What is right of every example [B]: itself, or some of its tokens or labels."""
+        right = self.task.right
+        return torch.zeros_like(scores.flatten(1)[:, 0]) if right is None else right(scores, y)
+
+    def _counted(self, scores: Tensor, y: Tensor, right: Tensor) -> Tensor:
+        """Count what is right, and what there is: by class where examples have one [2, classes]."""
+        if self.task.labelled:
+            return tally_classes(right, y, 2 if self.task.target == "binary" else scores.shape[1])
+        there = for_sums(y.device)
+        units = torch.from_numpy(self.task.counted(y.cpu().numpy())).to(there)
+        return torch.stack([right.to(there).double().sum(), units.double().sum()])[:, None]
 
     def export(self) -> dict[str, Tensor]:
         """Return the loaded model as named tensors."""
         return {k: v.detach().cpu().clone() for k, v in self.model.state_dict().items()}
+
+
+@dataclass(frozen=True, eq=False)
+class Each:
+    """Losses [B] of examples, what is right of each [B], counts by class, and what metrics keep."""
+
+    losses: Tensor
+    right: Tensor
+    by_class: Tensor
+    rows: list[Tensor]
 
 
 def tally_classes(right: Tensor, y: Tensor, classes: int) -> Tensor:
@@ -225,17 +269,6 @@ def tally_classes(right: Tensor, y: Tensor, classes: int) -> Tensor:
     return each.new_zeros(2, classes).index_add_(1, y, each)
 
 
-def as_scores(found: object, n: int) -> Tensor:
-    """Return what a module made of n examples: floating-point numbers [n, classes]."""
-    if isinstance(found, Tensor):
-        if found.ndim == 2 and len(found) == n and found.is_floating_point():
-            return found
-        got = f"{list(found.shape)} of {str(found.dtype).removeprefix('torch.')}"
-    else:
-        got = type(found).__name__
-    raise ValueError(f"forward must return floating-point numbers [{n}, classes], got {got}")
-
-
 @contextmanager
 def model_errors(where: str) -> Iterator[None]:
     """Say in one line what a user's module could not do."""
@@ -249,21 +282,37 @@ def model_errors(where: str) -> Iterator[None]:
         raise TrainingError(f"the model failed {where}: {said or reason(error)}") from error
 
 
-def evaluate(module: FlatModule, w: Tensor, x: Tensor, y: Tensor) -> Score:
-    """Score the model w on examples, in evaluation mode."""
+def evaluate(module: FlatModule, w: Tensor, x: Tensor, y: Tensor, targets: Answers) -> Score:
+    """Score the model w on examples, in evaluation mode; their targets are on the host, too."""
     module.load(w)
     module.model.eval()
     size = module.chunk(x)
     pieces = zip(torch.split(x, size), torch.split(y, size), strict=True)
-    return mean_score(to_host([module.score(xs, ys) for xs, ys in pieces]), len(y))
+    scored = pieces_to_host([module.score(xs, ys) for xs, ys in pieces])
+    return mean_score(scored, targets, module.task)
 
 
-def mean_score(pieces: list[Floats], n: int) -> Score:
-    """Put the scores of pieces of n examples together, to the same digits in any order."""
-    loss = math.fsum(float(piece[0]) for piece in pieces) / n
-    counts = np.sum([piece[1:] for piece in pieces], axis=0)
+def pieces_to_host(pieces: Sequence[Sequence[Tensor]]) -> list[Piece]:
+    """Bring scores of pieces to the host: sums, and what metrics keep, as it is."""
+    sums = to_host([piece[0] for piece in pieces])
+    kept = [[rows.cpu().numpy() for rows in piece[1:]] for piece in pieces]
+    return [[first, *rows] for first, rows in zip(sums, kept, strict=True)]
+
+
+def mean_score(pieces: Sequence[Piece], y: Answers, task: Task = CLASSIFICATION) -> Score:
+    """Put the scores of pieces of examples together, to the same digits in any order."""
+    loss = math.fsum(float(piece[0][0]) for piece in pieces) / len(y)
+    counts = np.sum([piece[0][1:] for piece in pieces], axis=0)
     right, count = counts.astype(np.int64).reshape(2, -1)
-    return Score(loss, int(right.sum()) / n, right, count)
+    accuracy = None if task.right is None else int(right.sum()) / int(count.sum())
+    metrics = None
+    if task.metrics:
+        kept = [np.concatenate(rows) for rows in zip(*(p[1:] for p in pieces), strict=True)]
+        metrics = task.measured(kept, y)
+    units = int(right.sum()), int(count.sum())
+    if not task.labelled:
+        return Score(loss, accuracy, units=units, metrics=metrics)
+    return Score(loss, accuracy, right, count, units, metrics)
 
 
 def held_by_node(held_out: HeldOut, sizes: HeldSizes | None) -> dict[HeldPart, Nodes]:
@@ -278,7 +327,9 @@ def held_by_node(held_out: HeldOut, sizes: HeldSizes | None) -> dict[HeldPart, N
 
 
 def inputs(x: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Return what a model of this dtype sees: pixels divided by 255, numbers as they are."""
+    """Return what a model of this dtype sees: pixels divided by 255, the others as they are."""
+    if x.dtype == torch.int64:
+        return x
     return x.to(dtype).div_(255) if x.dtype == torch.uint8 else x.to(dtype)
 
 
@@ -339,11 +390,13 @@ def seed_dropout(seed: int, device: torch.device) -> None:
 
 
 def state_tensors(model: nn.Module) -> list[Tensor]:
-    """Everything that is averaged: trained parameters first, then floating-point buffers."""
+    """Everything that is averaged: trained parameters first, then floating-point buffers.
+
+    A frozen parameter is the same everywhere: it is no part of what nodes train and send.
+    """
     trained = [w for w in model.parameters() if w.requires_grad]
-    rest = [w for w in model.parameters() if not w.requires_grad]
     buffers = [b for b in model.buffers() if b.is_floating_point()]
-    return [*trained, *rest, *buffers]
+    return [*trained, *buffers]
 
 
 def places_of(model: nn.Module, names: Collection[str]) -> Tensor:

@@ -1,7 +1,7 @@
 """Scores of nodes on examples of their own, each by its model: forward passes and no gradients."""
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,32 +11,44 @@ from torch import Tensor
 from coterie.core.arrays import Floats, Ints
 from coterie.engine.contract import NodeScores, Score
 from coterie.engine.device import for_sums, to_host
-from coterie.engine.module import FlatModule, Shards, tally_classes
+from coterie.engine.module import Answers, FlatModule, Piece, Shards
+from coterie.engine.task import Task
 from coterie.engine.threads import Team
 
 if TYPE_CHECKING:
     from coterie.engine.kernels.single import Single
 
-Piece = tuple[Ints, Ints]  # examples that go through the module at once, and the node of each
+Some = tuple[Ints, Ints]  # examples that go through the module at once, and the node of each
 
 
 @dataclass(frozen=True, eq=False)
 class Tally:
     """Sums over the examples of every node: losses [n], right answers [n], and these by class.
 
-    Right answers and examples of each class are summed over the nodes, [classes].
+    Right answers and examples of each class are summed over the nodes, [classes]. `answers` is what
+    metrics keep of the examples [N, ..], in their order.
     """
 
     loss: Floats
     right: Ints
     class_right: Ints
     class_count: Ints
+    answers: Piece = field(default_factory=list)
 
-    def scores(self, counts: Ints) -> NodeScores:
-        """Return the mean loss of nodes with so many examples, and what they have right."""
-        return NodeScores(
-            mean_losses(self.loss, counts), self.right, counts, self.class_right, self.class_count
-        )
+    def scores(self, sizes: Ints, y: Answers, task: Task) -> NodeScores:
+        """Return the mean loss of nodes with so many of the examples y, and what is right."""
+        losses, known = mean_losses(self.loss, sizes), task.right is not None
+        found = NodeScores(losses, self.right, sizes, has_accuracy=known)
+        if task.labelled:
+            found = replace(found, class_right=self.class_right, class_count=self.class_count)
+        else:
+            units = np.concatenate([[0], np.cumsum(task.counted(y))])
+            ends = np.concatenate([[0], np.cumsum(sizes)])
+            found = replace(found, count=np.diff(units[ends]), examples=sizes)
+        if not task.metrics:
+            return found
+        overall = task.measured(self.answers, y)
+        return replace(found, overall=overall, metrics=_by_node(self.answers, y, sizes, task))
 
 
 class Scorer:
@@ -50,29 +62,38 @@ class Scorer:
         """Take who lends copies of the module, and who does the work."""
         self._lender, self._team, self._together = lender, team, together
 
-    def tally(self, data: Shards, which: Ints, vector: Callable[[int], Tensor]) -> Tally:
-        """Score every node with examples here by the model vector(which[i])."""
+    def tally(
+        self, data: Shards, which: Ints, vector: Callable[[int], Tensor], *, keep: bool = False
+    ) -> Tally:
+        """Score every node with examples here by the model vector(which[i]).
+
+        What metrics need of the examples is kept, or not.
+        """
         n = len(data)
         loss, right = np.zeros(n), np.zeros(n, dtype=np.int64)
         by_class: list[Ints] = []
 
-        def score(job: tuple[int, list[Piece]]) -> list[tuple[Ints, Tensor]]:
+        def score(job: tuple[int, list[Some]]) -> list[tuple[Ints, list[Tensor]]]:
             k, pieces = job
             with self._lender.module() as module:
                 module.load(vector(k))
                 module.model.eval()
-                return [_scored(module, data, *piece) for piece in pieces]
+                return [_scored(module, data, *piece, keep=keep) for piece in pieces]
 
         jobs = list(self._jobs(data, which))
         found = [piece for pieces in self._team.do(score, jobs) for piece in pieces]
-        for (nodes, _), sums in zip(found, to_host([sums for _, sums in found]), strict=True):
+        for (nodes, _), sums in zip(found, to_host([s[0] for _, s in found]), strict=True):
             c = len(nodes)
             loss[nodes] += sums[:c]
             right[nodes] += sums[c : 2 * c].astype(np.int64)
             by_class.append(sums[2 * c :].astype(np.int64).reshape(2, -1))
-        return Tally(loss, right, *summed_classes(by_class))
+        answers = joined([[rows.cpu().numpy() for rows in s[1:]] for _, s in found])
+        if answers:  # models take their nodes one after the other, examples come by node
+            taken = np.concatenate([rows for _, pieces in jobs for rows, _ in pieces])
+            answers = [rows[np.argsort(taken, kind="stable")] for rows in answers]
+        return Tally(loss, right, *summed_classes(by_class), answers)
 
-    def _jobs(self, data: Shards, which: Ints) -> Iterator[tuple[int, list[Piece]]]:
+    def _jobs(self, data: Shards, which: Ints) -> Iterator[tuple[int, list[Some]]]:
         """Cut examples into pieces, and these into jobs, by neither threads nor models' number."""
         if not len(data.y):
             return
@@ -80,7 +101,7 @@ class Scorer:
             size = module.chunk(data.x)
         there = np.flatnonzero(data.sizes)
         for k in np.unique(which[there]):
-            job: list[Piece] = []
+            job: list[Some] = []
             for piece in _pieces(data, there[which[there] == k], size, self._together):
                 job.append(piece)
                 if sum(len(rows) for rows, _ in job) >= size:
@@ -90,7 +111,7 @@ class Scorer:
                 yield int(k), job
 
 
-def _pieces(data: Shards, nodes: Ints, size: int, together: bool) -> Iterator[Piece]:
+def _pieces(data: Shards, nodes: Ints, size: int, together: bool) -> Iterator[Some]:
     """Yield the examples of nodes, at most so many at once, of several nodes or of one."""
     for some in [nodes] if together else nodes[:, None]:
         owner = np.repeat(some, data.sizes[some])
@@ -101,18 +122,38 @@ def _pieces(data: Shards, nodes: Ints, size: int, together: bool) -> Iterator[Pi
             yield rows[at : at + size], owner[at : at + size]
 
 
-def _scored(module: FlatModule, data: Shards, rows: Ints, owner: Ints) -> tuple[Ints, Tensor]:
+def _scored(
+    module: FlatModule, data: Shards, rows: Ints, owner: Ints, *, keep: bool
+) -> tuple[Ints, list[Tensor]]:
     """Return the m nodes of some examples, which come by node, and sums [2 m + 2 classes].
 
     Losses and right answers of every node, and right answers and examples of every class. They are
-    where the examples are, if that has doubles.
+    where the examples are, if that has doubles. Then what metrics keep of each example.
     """
     index = torch.from_numpy(rows).to(data.x.device)
     y = data.y.index_select(0, index)
-    losses, right, classes = module.each(data.x.index_select(0, index), y)
+    each = module.each(data.x.index_select(0, index), y, keep=keep)
     nodes, at = np.unique(owner, return_inverse=True)
-    by_class = tally_classes(right, y, classes).flatten()
-    return nodes, torch.cat([sums_of(losses, at), sums_of(right, at), by_class])
+    sums = [sums_of(each.losses, at), sums_of(each.right, at), each.by_class.flatten()]
+    return nodes, [torch.cat(sums), *each.rows]
+
+
+def joined(pieces: Sequence[Piece]) -> Piece:
+    """Put what metrics keep of pieces of examples together."""
+    return [np.concatenate(rows) for rows in zip(*pieces, strict=True)]
+
+
+def _by_node(answers: Piece, y: Answers, sizes: Ints, task: Task) -> dict[str, list[float | None]]:
+    """Return every metric of each node [n], None of one without examples."""
+    found: dict[str, list[float | None]] = {metric.name: [] for metric in task.metrics}
+    start = 0
+    for size in sizes.tolist():
+        at = slice(start, start + size)
+        figures = task.measured([rows[at] for rows in answers], y[at]) if size else {}
+        for name, values in found.items():
+            values.append(figures.get(name))
+        start += size
+    return found
 
 
 def sums_of(values: Tensor, at: Ints) -> Tensor:
@@ -153,7 +194,16 @@ def mean_losses(sums: Floats, counts: Ints) -> Floats:
 
 def of_rows(which: Ints, found: Iterable[Score]) -> NodeScores:
     """Give each node the score of its model on a common part; classes are by model."""
-    each = [(score.loss, score.class_right, score.class_count) for score in found]
-    losses, right, counts = (np.array(column) for column in zip(*each, strict=True))
-    count = np.full(len(which), counts[0].sum())
-    return NodeScores(losses[which], right.sum(axis=1)[which], count, right, counts[0])
+    each = list(found)
+    first, losses = each[0], np.array([score.loss for score in each])
+    counts = np.array([score.units for score in each])  # [models, 2]
+    right, count = counts[which, 0], counts[which, 1]
+    scores = NodeScores(losses[which], right, count, has_accuracy=first.accuracy is not None)
+    if first.class_count is not None:
+        by_class = np.array([score.class_right for score in each])
+        scores = replace(scores, class_right=by_class, class_count=first.class_count)
+    if first.metrics is None:
+        return scores
+    figures = [score.metrics or {} for score in each]
+    names = {name: [figures[k].get(name) for k in which.tolist()] for name in first.metrics}
+    return replace(scores, metrics=names)

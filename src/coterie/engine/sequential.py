@@ -27,6 +27,7 @@ from coterie.engine.module import (
     HeldOut,
     HeldSizes,
     Nodes,
+    Piece,
     Shards,
     centred_gram,
     cosines,
@@ -34,10 +35,10 @@ from coterie.engine.module import (
     held_by_node,
     last_layer,
     places_of,
-    tally_classes,
 )
 from coterie.engine.own_models import distinct, one_by_one, own_models
-from coterie.engine.scoring import mean_losses, of_rows, summed_classes
+from coterie.engine.scoring import Tally, joined, of_rows, summed_classes
+from coterie.engine.task import CLASSIFICATION, Task
 from coterie.engine.turns import Turns, mean_steps
 from coterie.engine.update import At
 
@@ -55,19 +56,21 @@ class Sequential:
         rule: LocalRule = PLAIN,
         *,
         held_sizes: HeldSizes | None = None,
+        task: Task = CLASSIFICATION,
     ) -> None:
         """Take the module, each node's examples, and the held-out parts.
 
         With held_sizes these are the nodes' own, ordered by node.
         """
         self._device = prepared(device)
-        self.module = FlatModule(model.to(self._device))
+        self.module = FlatModule(model.to(self._device), task=task)
         self._steps, self._rule = steps, rule
         self.shards = Shards(nodes, self._device, self.module.flat.dtype)
         self.held_out = {
             part: (torch.from_numpy(x).to(self._device), torch.from_numpy(y).to(self._device))
             for part, (x, y) in held_out.items()
         }
+        self.targets = {part: y for part, (_, y) in held_out.items()}  # on the host
         self.held_by_node = {
             part: Shards(own, self._device, self.module.flat.dtype)
             for part, own in held_by_node(held_out, held_sizes).items()
@@ -190,7 +193,7 @@ class Sequential:
 
     def evaluate(self, w: Tensor, part: HeldPart) -> Score:
         """Score the model w on held-out examples."""
-        return evaluate(self.module, w, *self.held_out[part])
+        return evaluate(self.module, w, *self.held_out[part], self.targets[part])
 
     def has_own(self, part: HeldPart) -> bool:
         """Whether nodes hold out examples of their own in a part; else it is pooled."""
@@ -203,30 +206,33 @@ class Sequential:
             return of_rows(which, (self.evaluate(w, part) for w in one_by_one(models, first)))
         loss, right = np.zeros(len(which)), np.zeros(len(which), dtype=np.int64)
         by_class: list[Ints] = []
+        kept: list[Piece] = []
         for i in np.flatnonzero(own.sizes):
-            loss[i], right[i], classes = self._score(
-                own, int(i), own_models(models, np.array([i]))[0]
+            loss[i], right[i], classes, rows = self._score(
+                own, int(i), own_models(models, np.array([i]))[0], keep=True
             )
             by_class.append(classes)
-        return NodeScores(mean_losses(loss, own.sizes), right, own.sizes, *summed_classes(by_class))
+            kept += rows
+        answers = joined(kept)
+        tally = Tally(loss, right, *summed_classes(by_class), answers)
+        return tally.scores(own.sizes, self.targets[part], self.module.task)
 
-    def _score(self, data: Shards, i: int, w: Tensor) -> tuple[float, int, Ints]:
-        """Sum of the losses of w on node i's examples, right answers, and these by class."""
+    def _score(
+        self, data: Shards, i: int, w: Tensor, *, keep: bool = False
+    ) -> tuple[float, int, Ints, list[Piece]]:
+        """Sum of the losses of w on node i's examples, right answers, these by class, and rows."""
         self.module.load(w)
         self.module.model.eval()
         x, y = data.of(i)
         size = self.module.chunk(x)
         pieces = zip(torch.split(x, size), torch.split(y, size), strict=True)
-        found = [(*self.module.each(xs, ys), ys) for xs, ys in pieces]
-        loss = math.fsum(float(losses.cpu().double().numpy().sum()) for losses, *_ in found)
-        classes = [_counted(right, ys, k) for _, right, k, ys in found]
-        return loss, sum(int(right.sum()) for _, right, *_ in found), np.sum(classes, axis=0)
+        found = [self.module.each(xs, ys, keep=keep) for xs, ys in pieces]
+        loss = math.fsum(float(each.losses.cpu().double().numpy().sum()) for each in found)
+        classes = np.sum([each.by_class.long().cpu().numpy() for each in found], axis=0)
+        rows = [[some.cpu().numpy() for some in each.rows] for each in found]
+        return loss, sum(int(each.right.sum()) for each in found), classes, rows
 
     def export(self, w: Tensor) -> dict[str, Tensor]:
         """Return the model w as named tensors."""
         self.module.load(w)
         return self.module.export()
-
-
-def _counted(right: Tensor, y: Tensor, classes: int) -> Ints:
-    return tally_classes(right, y, classes).long().cpu().numpy()

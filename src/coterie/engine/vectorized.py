@@ -25,7 +25,7 @@ from coterie.engine.contract import (
     NodeScores,
     Score,
 )
-from coterie.engine.device import for_sums, prepared, to_host
+from coterie.engine.device import for_sums, prepared
 from coterie.engine.gradients import Gauge
 from coterie.engine.habits import Habits, find_habits
 from coterie.engine.kernels import Kernel
@@ -38,10 +38,20 @@ from coterie.engine.kernels.stacked import Stacked
 from coterie.engine.local_rule import PLAIN, LocalRule
 from coterie.engine.means import add_up, counts, divide
 from coterie.engine.memory import OWN, remembering
-from coterie.engine.module import HeldOut, HeldSizes, Nodes, Shards, last_layer, mean_score
+from coterie.engine.module import (
+    HeldOut,
+    HeldSizes,
+    Nodes,
+    Piece,
+    Shards,
+    last_layer,
+    mean_score,
+    pieces_to_host,
+)
 from coterie.engine.own_models import distinct, one_by_one, own_models
 from coterie.engine.scoring import Scorer, Tally, of_rows
 from coterie.engine.sequential import Sequential
+from coterie.engine.task import CLASSIFICATION, Task
 from coterie.engine.threads import Team
 from coterie.engine.turns import Turns, mean_steps
 
@@ -79,6 +89,7 @@ class Vectorized:
         habits: Habits | None = None,
         kernel: str = "",
         work: float = 0.0,
+        task: Task = CLASSIFICATION,
     ) -> None:
         """Take the module, each node's examples, the held-out parts, and the cores to use.
 
@@ -93,8 +104,9 @@ class Vectorized:
                 "train.engine = 'sequential'"
             )
         self._oracle = Sequential(
-            model, nodes, held_out, steps, device, rule, held_sizes=held_sizes
+            model, nodes, held_out, steps, device, rule, held_sizes=held_sizes, task=task
         )
+        self._task = task
         self._model, self._steps, self._rule = model, steps, rule
         self._device = prepared(device)
         self._shards, self._held_out = self._oracle.shards, self._oracle.held_out
@@ -105,7 +117,7 @@ class Vectorized:
         self._habits = habits or find_habits(model, self._shards.x, self._shards.dtype)
         self._alone = self._habits.apart
         self._team = Team(workers if self._threads_pay(workers) else 1, self._device)
-        self._single = Single(model, self._shards, self._team.workers, self._habits)
+        self._single = Single(model, self._shards, self._team.workers, self._habits, task)
         self._work = work
         self._kernel = self._named(kernel) if kernel else self._choose()
 
@@ -116,7 +128,7 @@ class Vectorized:
         """
         if workers == 1 or self._habits.apart or not self._habits.draws_apart:
             return self._habits.draws_apart
-        one = Single(self._model, self._shards, 1, self._habits)
+        one = Single(self._model, self._shards, 1, self._habits, self._task)
         return takes_long(one, self._shards, self._steps, self._oracle.initial().w[0])
 
     @property
@@ -154,9 +166,11 @@ class Vectorized:
     def _kernels(self) -> dict[str, Callable[[], Kernel]]:
         kernels: dict[str, Callable[[], Kernel]] = {"single": lambda: self._single}
         if self._alone:
-            kernels["stacked"] = lambda: Stacked(self._model, self._shards, self._single)
+            kernels["stacked"] = lambda: Stacked(
+                self._model, self._shards, self._single, self._task
+            )
         layers = find_chain(self._model)
-        if self._alone and layers and layers[-1].end == self._d:
+        if self._alone and layers and layers[-1].end == self._d and self._task.softmax:
             kernels["dense"] = lambda: Dense(layers, self._shards)
             if self._device.type == "cpu" and has_numba():
                 kernels["compiled"] = lambda: Compiled(layers, self._shards)
@@ -174,6 +188,7 @@ class Vectorized:
             self._shards,
             self._steps,
             self._oracle.initial().w[0],
+            self._task.name,
         )
 
     def initial(self) -> Models:
@@ -382,9 +397,13 @@ class Vectorized:
         apart = not self._whole and self._kernel is self._single
         return Scorer(self._single, self._team, together=self._habits.scores_apart and not apart)
 
-    def _tally(self, data: Shards, models: Models) -> Tally:
+    def _tally(self, data: Shards, models: Models, *, keep: bool = False) -> Tally:
         first, which = distinct(models)
-        return self.scorer().tally(data, which, lambda k: own_models(models, first[k : k + 1])[0])
+
+        def vector(k: int) -> Tensor:
+            return own_models(models, first[k : k + 1])[0]
+
+        return self.scorer().tally(data, which, vector, keep=keep)
 
     def has_own(self, part: HeldPart) -> bool:
         """Whether nodes hold out examples of their own in a part; else it is pooled."""
@@ -394,33 +413,34 @@ class Vectorized:
         """Score each node's own model on what the node holds out, or all where that is pooled."""
         own = self._held_by_node.get(part)
         if own is not None:
-            return self._tally(own, models).scores(own.sizes)
+            tally = self._tally(own, models, keep=True)
+            return tally.scores(own.sizes, self._oracle.targets[part], self._task)
         first, which = distinct(models)
         return of_rows(which, (self.evaluate(w, part) for w in one_by_one(models, first)))
 
     def evaluate(self, w: Tensor, part: HeldPart) -> Score:
         """Score the model w on held-out examples."""
-        return mean_score(self.scores(w, part), len(self._held_out[part][1]))
+        return mean_score(self.scores(w, part), self._oracle.targets[part], self._task)
 
     def piece(self, part: HeldPart) -> int:
         """Return how many held-out examples are scored at once."""
         with self._single.module() as module:
             return module.chunk(self._held_out[part][0])
 
-    def scores(self, w: Tensor, part: HeldPart) -> list[Floats]:
+    def scores(self, w: Tensor, part: HeldPart) -> list[Piece]:
         """Score w on piece after piece of what is held out, as FlatModule.score does."""
         x, y = self._held_out[part]
         if not len(y):
             return []
         size = self.piece(part)
 
-        def score(at: int) -> Tensor:
+        def score(at: int) -> list[Tensor]:
             with self._single.module() as module:
                 module.load(w)
                 module.model.eval()
                 return module.score(x[at : at + size], y[at : at + size])
 
-        return to_host(list(self._team.do(score, list(range(0, len(y), size)))))
+        return pieces_to_host(list(self._team.do(score, list(range(0, len(y), size)))))
 
     def export(self, w: Tensor) -> dict[str, Tensor]:
         """Return the model w as named tensors."""

@@ -24,7 +24,8 @@ def make_2nn(input_shape: tuple[int, ...], n_classes: int) -> nn.Module:
     )
 
 
-def _image(input_shape: tuple[int, ...]) -> tuple[int, int, int]:
+def image_shape(input_shape: tuple[int, ...]) -> tuple[int, int, int]:
+    """Return channels, height and width of images."""
     if len(input_shape) != 3:
         raise ValueError(
             f"it needs images [channels, height, width], got {list(input_shape)}; try sr"
@@ -43,7 +44,7 @@ def make_cnn(input_shape: tuple[int, ...], n_classes: int) -> nn.Module:
 
     Pooling comes before the first ReLU: the same numbers, a quarter of the work.
     """
-    channels, height, width = _image(input_shape)
+    channels, height, width = image_shape(input_shape)
     after = [((side - 4) // 2 - 4) // 2 for side in (height, width)]
     return nn.Sequential(
         nn.Conv2d(channels, 64, 5),  # [B, 64, 24, 24] for 28x28
@@ -67,7 +68,7 @@ def make_celeba_cnn(input_shape: tuple[int, ...], n_classes: int) -> nn.Module:
     Batch norm has no running statistics: as in LEAF it uses those of the batch, when evaluating
     too, so that averaging models averages its scales and shifts and nothing else.
     """
-    channels, height, width = _image(input_shape)
+    channels, height, width = image_shape(input_shape)
     layers: list[nn.Module] = []
     for before in (channels, 32, 32, 32):
         layers += [

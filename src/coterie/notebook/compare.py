@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from coterie.analysis.compare import Block, block_of
+from coterie.analysis.curves import main_quantity
 from coterie.analysis.export import comparison_table
 from coterie.analysis.format import cells, columns, footing, heading
 from coterie.analysis.lines import PLAIN, Arranged, View, arrange, read_view
@@ -65,14 +66,19 @@ class Comparison:
         """Return all lines with all their digits, as a DataFrame of pandas, else of polars."""
         return frame(self.columns())
 
-    def plot(self, y: str = "test_accuracy", x: str = "seconds", block: int = 0) -> Any:
+    def plot(self, y: str | None = None, x: str = "seconds", block: int = 0) -> Any:
         """Draw a quantity of rows, a curve for every line of a block, as a matplotlib figure.
 
-        `x` is "seconds" or "epoch", and y any number of a row, such as "train_loss" or "Delta".
+        `x` is "seconds" or "epoch", and y any number of a row, such as "train_loss" or
+        "metrics.auc"; without one, the test accuracy, or the first metric of a task that has none.
         """
         if not 0 <= block < len(self.blocks):
             raise RecordError(f"block must be 0 to {len(self.blocks) - 1}, got {block!r}")
+        y = self._main(block) if y is None else y
         return seen(partial(self._draw, block, x, y), y)
+
+    def _main(self, block: int) -> str:
+        return main_quantity([run for runs in self.arranged[block].lines.values() for run in runs])
 
     def _draw(self, block: int, x: str, y: str) -> Any:
         names = [line.algorithm for each in self.blocks for line in each.lines]
@@ -86,7 +92,7 @@ class Comparison:
         """Write the tables, with accuracy by simulated time below each."""
         alt = "test accuracy by simulated seconds"
         sections = [
-            Section([table], partial(self._draw, at, "seconds", "test_accuracy"), alt)
+            Section([table], partial(self._draw, at, "seconds", self._main(at)), alt)
             for at, table in enumerate(self.tables)
         ]
         *others, last = sections

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coterie.analysis.compare import compare
+from coterie.analysis.curves import main_quantity
 from coterie.analysis.export import rows_table
 from coterie.analysis.format import cells, columns
 from coterie.config.objects import Experiment, OwnAlgorithm, OwnDataset, OwnGrouping, configured
@@ -105,18 +106,21 @@ class Run:
         order = {node: at for at, node in enumerate(last["node"])}
         if set(order) != set(range(n)):
             raise RecordError(f"{self.folder}: its scores are not of its {n} nodes")
-        scores = {key: last[key] for key in ("test_examples", "accuracy", "loss")}
+        first = list(last).index("test_examples")
+        scores = {key: last[key] for key in list(last)[first:]}
         return {**known, **{key: [v[order[i]] for i in range(n)] for key, v in scores.items()}}
 
     def nodes(self) -> Any:
         """Return what is known of the nodes as a DataFrame: their groups, edges and scores."""
         return frame(self.node_columns())
 
-    def plot(self, y: str = "test_accuracy", x: str = "seconds") -> Any:
+    def plot(self, y: str | None = None, x: str = "seconds") -> Any:
         """Draw a quantity of the rows as a matplotlib figure.
 
-        `x` is "seconds" or "epoch", and y any number of a row, such as "train_loss" or "Delta".
+        `x` is "seconds" or "epoch", and y any number of a row, such as "train_loss" or
+        "metrics.auc"; without one, the test accuracy, or the first metric of a task that has none.
         """
+        y = main_quantity([self.recorded]) if y is None else y
         return seen(partial(self._draw, x, y), y)
 
     def _draw(self, x: str, y: str) -> Any:
@@ -138,10 +142,9 @@ class Run:
 
     def _repr_html_(self) -> str:
         """Write its line, and draw accuracy by simulated time below."""
-        alt = "test accuracy by simulated seconds"
-        return html(
-            [Section([self._table()], partial(self._draw, "seconds", "test_accuracy"), alt)]
-        )
+        y = main_quantity([self.recorded])
+        alt = f"{y.replace('_', ' ')} by simulated seconds"
+        return html([Section([self._table()], partial(self._draw, "seconds", y), alt)])
 
 
 def read_run(folder: str | Path) -> Run:

@@ -131,10 +131,21 @@ def _survey(members: list[Config], dataset: Dataset, *, groups: bool, progress: 
     users = "" if owners is None else f", {len(np.unique(owners)):,} users"
     facts = (
         f"{len(divided.dataset.y):,} examples ({len(split.train):,} train, {len(split.val):,} "
-        f"validation, {len(split.test):,} test), {dataset.n_classes} classes{users}, each "
+        f"validation, {len(split.test):,} test), {kinds_of(divided.dataset)}{users}, each "
         f"{'x'.join(map(str, dataset.input_shape))}{_held(divided)}"
     )
     return Survey(title_of(config), facts, part.edge_of, tuple(parts))
+
+
+def kinds_of(dataset: Dataset) -> str:
+    """Say what a dataset is counted by: its classes, or what stands for them.
+
+    >>> x, y = np.zeros((3, 2), np.float32), np.array([[1], [2], [3]], np.float32)
+    >>> kinds_of(Dataset("d", x, y, 1, task="regression"))
+    '3 strata (regression)'
+    """
+    labelled = dataset.strata is None and dataset.task in ("classification", "binary")
+    return f"{dataset.n_strata} " + ("classes" if labelled else f"strata ({dataset.task})")
 
 
 def _held(divided: Divided) -> str:

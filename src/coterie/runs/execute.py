@@ -31,9 +31,10 @@ from coterie.runs.record import RunWriter, ended
 from coterie.simulation.fleet import Averaging
 from coterie.simulation.forecast import doubt, named_schedules
 from coterie.simulation.loop import rounds
-from coterie.simulation.measuring import overall
+from coterie.simulation.measuring import at_step, overall
 from coterie.simulation.policies.pilot import Pilot
 from coterie.simulation.problem import Problem
+from coterie.simulation.row import told_metrics
 from coterie.simulation.state import State
 
 if TYPE_CHECKING:
@@ -165,7 +166,8 @@ def _begin(
 
 def own_code(config: Config) -> dict[str, str]:
     """Return the sums of the files that one's own parts of a run are in, by import path."""
-    return {path: source_sum(path) for _, path in sorted(code_of(config))}
+    named = [path for _, paths in sorted(code_of(config)) for path in paths.split(",")]
+    return {path: source_sum(path) for path in named if ":" in path}
 
 
 def _changed(folder: Path, config: Config) -> Iterator[str]:
@@ -284,11 +286,13 @@ def _grouping(prepared: Prepared, state: State) -> dict[str, Any]:
 
 def _summary(problem: Problem, state: State, status: str) -> dict[str, Any]:
     row = state.row
-    val = overall(problem, state.models, "val") if status == "complete" else None
+    with at_step(state.t):
+        val = overall(problem, state.models, "val") if status == "complete" else None
     return {
         "status": status,
         "steps": state.t,
         "test_accuracy": row.test_accuracy,
+        **told_metrics(row),
         "val_accuracy": val.accuracy if val else None,
         "train_loss": row.train_loss,
         "node_mean": row.node_mean,

@@ -26,6 +26,7 @@ from coterie.core.regular import open_regular, read_regular, read_text
 from coterie.core.types import Json
 from coterie.engine.contract import NodeScores
 from coterie.simulation.fleet import Fleet
+from coterie.simulation.row import METRICS
 
 LOG = "nodes.jsonl"
 TABLES = ("nodes.parquet", "nodes.csv")
@@ -77,6 +78,10 @@ class NodeLog:
             "count": scores.count.tolist(),
             "loss": [loss if math.isfinite(loss) else None for loss in scores.loss.tolist()],
         }
+        if scores.examples is not None:
+            line["examples"] = scores.examples.tolist()
+        if scores.metrics is not None:
+            line["metrics"] = dict(scores.metrics)
         if self._file is None:
             self._file = self._path.open("ab", buffering=0)
         left = (json.dumps(line, allow_nan=False) + "\n").encode()
@@ -133,14 +138,17 @@ def table(lines: Sequence[Json], fleet: Fleet) -> Columns:
     n = fleet.n
     names = list(fleet.names) or [str(i) for i in range(n)]
     edges, examples = fleet.edge_of.tolist(), fleet.class_counts.sum(axis=1).tolist()
-    found: Columns = {name: [] for name in COLUMNS}
+    metrics = list(dict.fromkeys(name for line in lines for name in line.get("metrics", {})))
+    found: Columns = {name: [] for name in (*COLUMNS, *(f"{METRICS}{name}" for name in metrics))}
     for line in lines:
         accuracy = [
             right / count if count else None
             for right, count in zip(line["right"], line["count"], strict=True)
         ]
-        part = ([line["t"]] * n, range(n), names, edges, line["z"], examples, line["count"])
-        for values, more in zip(found.values(), (*part, accuracy, line["loss"]), strict=True):
+        tested = line.get("examples", line["count"])
+        part = ([line["t"]] * n, range(n), names, edges, line["z"], examples, tested)
+        own = [line["metrics"][name] for name in metrics]
+        for values, more in zip(found.values(), (*part, accuracy, line["loss"], *own), strict=True):
             values.extend(more)
     return found
 
@@ -152,7 +160,7 @@ def write_table(folder: Path, columns: Columns) -> None:
         if other != name:
             (folder / other).unlink(missing_ok=True)
     if name == TABLES[0]:
-        typed = {key: (kind, columns[key]) for key, kind in COLUMNS.items()}
+        typed = {key: (COLUMNS.get(key, float), values) for key, values in columns.items()}
         write_atomically(folder / name, parquet_bytes(typed))
     else:
         write_atomically(folder / name, _csv(columns))
@@ -177,7 +185,10 @@ def read_table(folder: Path) -> Columns | None:
             columns = read_columns(parquet)
         else:
             return None
-        convert(columns, NodeTable, (plain if plain.exists() else parquet).name)
+        known = {key: values for key, values in columns.items() if not key.startswith(METRICS)}
+        convert(known, NodeTable, (plain if plain.exists() else parquet).name)
+        others = {key: values for key, values in columns.items() if key not in known}
+        convert(others, dict[str, list[float | None]], "metrics of nodes")
         if len({len(values) for values in columns.values()}) > 1:
             raise ValueError("columns of different lengths")
     except (OSError, ValueError, KeyError) as error:
@@ -211,10 +222,12 @@ def _csv(columns: Columns) -> bytes:
 
 def _read_csv(text: str) -> Columns:
     header, *lines = csv.reader(io.StringIO(text))
-    if header != list(COLUMNS):
+    metrics = header[len(COLUMNS) :]
+    if header[: len(COLUMNS)] != list(COLUMNS) or not all(m.startswith(METRICS) for m in metrics):
         raise ValueError(f"columns must be {', '.join(COLUMNS)}")
-    found: Columns = {name: [] for name in COLUMNS}
+    kinds = COLUMNS | dict.fromkeys(metrics, float)
+    found: Columns = {name: [] for name in kinds}
     for line in lines:
-        for (name, kind), cell in zip(COLUMNS.items(), line, strict=True):
+        for (name, kind), cell in zip(kinds.items(), line, strict=True):
             found[name].append(kind(cell) if cell or kind is str else None)
     return found

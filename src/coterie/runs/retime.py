@@ -173,7 +173,12 @@ def problem_of(run: RecordedRun, config: Config | None = None) -> Problem:
 
 
 def _flops(run: RecordedRun, config: Config) -> int:
-    before, after = run.config["compute"]["flops"], config.compute.flops
+    told = run.config["compute"]
+    if config.compute.flops_per_example != "auto":
+        return config.compute.flops_per_example
+    if told.get("flops_per_example", "auto") != "auto":
+        raise RecordError("its operations were set by compute.flops_per_example, and not counted")
+    before, after = told["flops"], config.compute.flops
     if after == before:
         return int(run.summary["flops_per_example"])
     if after == "reference":

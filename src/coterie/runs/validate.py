@@ -18,6 +18,7 @@ from coterie.core.convert import convert
 from coterie.core.errors import CoterieError
 from coterie.core.regular import read_text
 from coterie.core.types import Json
+from coterie.simulation.row import METRICS
 
 ENDS = ("complete", "failed", "diverged", "interrupted")
 MOST = 1e100  # so that sums and products of some are still numbers
@@ -34,6 +35,7 @@ SETTINGS = "config.toml"
 MOST_SETTINGS = 2**17  # bytes of config.toml
 SHARES = ("test_accuracy", "val_accuracy", "node_mean", "node_worst")
 ROUNDING = 1e-6
+LONGEST_METRIC = 60  # letters of a metric's name
 LINES: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
 
@@ -245,9 +247,34 @@ def _in_order(name: str, rows: list[Json]) -> list[Json]:
                 f"{name} line {at}: seconds must be >= {seconds}, got {row['seconds']}"
             )
         t, seconds = row["t"], row["seconds"]
-        if odd := _no_share(row):
+        if odd := _no_share(row) or _no_metric(row):
             raise ValueError(f"{name} line {at}: {odd}")
     return rows
+
+
+def metrics_of(figures: Json) -> dict[str, float | None]:
+    """Return the metrics of a row or summary, by their names alone.
+
+    >>> metrics_of({"t": 1, "metrics.auc": 0.5})
+    {'auc': 0.5}
+    """
+    found = [(key, value) for key, value in figures.items() if key.startswith(METRICS)]
+    return {key.removeprefix(METRICS): value for key, value in found}
+
+
+def _no_metric(figures: Json) -> str:
+    """Say which metric has no name that prints, or is no number.
+
+    >>> _no_metric({"metrics.auc": "high"})
+    "metrics.auc must be a number, got 'high'"
+    """
+    for name, value in metrics_of(figures).items():
+        if not (0 < len(name) <= LONGEST_METRIC and name.isprintable()):
+            return f"metrics must have names of up to {LONGEST_METRIC} letters, got {short(name)}"
+        real = type(value) in (int, float) and -MOST < float(value or 0.0) < MOST
+        if value is not None and not real:
+            return f"{METRICS}{name} must be a number, got {short(value)}"
+    return ""
 
 
 def _no_share(figures: Json) -> str:
@@ -288,19 +315,21 @@ def strange(
         return f"{SETTINGS}: {odd}"
     if told.status not in ends:
         return f"{end}: unknown status {short(told.status)}"
-    if odd := _no_share(summary):
+    if odd := _no_share(summary) or _no_metric(summary):
         return f"{end}: {odd}"
     if told.status == "complete":
-        _check_complete(config, rows, told, end)
+        _check_complete(config, rows, told, end, metrics_of(summary))
     return ""
 
 
-def _check_complete(config: Json, rows: list[Json], told: Summary, end: str) -> None:
+def _check_complete(config: Json, rows: list[Json], told: Summary, end: str, metrics: Json) -> None:
     """Refuse a run that claims to be complete, and lacks rows or contradicts itself."""
-    if all(row["test_accuracy"] is None for row in rows):
+    if all(row["test_accuracy"] is None and not metrics_of(row) for row in rows):
         raise ValueError("rows.jsonl: complete without test_accuracy")
-    if told.test_accuracy is None:
+    if told.test_accuracy is None and not metrics:
         raise ValueError(f"{end}: complete without test_accuracy")
+    if metrics_of(rows[-1]) != metrics:
+        raise ValueError(f"rows.jsonl: its last metrics must be those of {end}")
     steps, first, last = config["train"]["steps"], rows[0], rows[-1]
     if told.steps != steps:
         raise ValueError(

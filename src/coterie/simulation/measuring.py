@@ -1,13 +1,23 @@
 """What a row of a run says of its models, and when that is measured."""
 
 import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from coterie.core.arrays import Floats
-from coterie.core.errors import DivergenceError
-from coterie.engine.contract import Gradients, HeldPart, Measured, Models, NodeScores, Score
+from coterie.core.errors import DivergenceError, MetricError, TrainingError
+from coterie.engine.contract import (
+    Figures,
+    Gradients,
+    HeldPart,
+    Measured,
+    Models,
+    NodeScores,
+    Score,
+)
 from coterie.engine.own_models import distinct, own_models, sharing
 from coterie.simulation.clock import Clock
 from coterie.simulation.fleet import Averaging
@@ -125,6 +135,22 @@ def _scored(
     """
     if what.isdisjoint({"accuracy", "nodes", "classes"}):
         return {"test_loss": None, "test_accuracy": None}
+    with at_step(t):
+        return _test_scores(problem, models, what, t)
+
+
+@contextmanager
+def at_step(t: int) -> Iterator[None]:
+    """Say after which step a metric of one's own fails."""
+    try:
+        yield
+    except MetricError as error:
+        raise TrainingError(f"{error} {f'after step {t}' if t else 'at the start'}") from error
+
+
+def _test_scores(
+    problem: Problem, models: Models, what: frozenset[str] | set[str], t: int
+) -> dict[str, Any]:
     apart = _told_apart(problem, models, "test")
     scores = problem.engine.score_nodes(models, "test") if apart or "nodes" in what else None
     if scores is None:
@@ -134,11 +160,12 @@ def _scored(
     if not math.isfinite(whole.loss):
         _diverged(f"loss is {whole.loss}", t)
     shown = whole if "accuracy" in what else None
-    nodes = scores if "nodes" in what or shown else None
+    nodes = scores if ("nodes" in what or shown) and (scores and scores.has_accuracy) else None
     by_class = _by_class(problem, models, whole if scores is None else scores)
     return {
         "test_loss": shown.loss if shown else None,
         "test_accuracy": shown.accuracy if shown else None,
+        "metrics": shown.metrics if shown else None,
         "by_class": by_class if "classes" in what else None,
         "tested": by_class,
         "scores": nodes,
@@ -161,15 +188,34 @@ def overall(problem: Problem, models: Models, part: HeldPart) -> Score:
 def _whole(problem: Problem, models: Models, part: HeldPart, scores: NodeScores) -> Score:
     """Score of all: over the nodes' examples or, where these are pooled, nodes by their data."""
     if problem.engine.has_own(part):
-        there = scores.count > 0
-        total = int(scores.count.sum())
-        loss = float(scores.loss[there] @ scores.count[there]) / total
-        return Score(loss, int(scores.right.sum()) / total)
-    accuracy = scores.right / scores.count
+        sizes = scores.count if scores.examples is None else scores.examples
+        there = sizes > 0
+        loss = float(scores.loss[there] @ sizes[there]) / int(sizes.sum())
+        accuracy = int(scores.right.sum()) / int(scores.count.sum())
+        return _score(scores, loss, accuracy, scores.overall)
+    each = scores.right / scores.count
     if _one(models):
-        return Score(float(scores.loss[0]), float(accuracy[0]))
+        first = {name: values[0] for name, values in (scores.metrics or {}).items()}
+        return _score(scores, float(scores.loss[0]), float(each[0]), first)
     p = problem.fleet.p
-    return Score(float(p @ scores.loss), float(p @ accuracy))
+    means = {name: _mean(p, values) for name, values in (scores.metrics or {}).items()}
+    return _score(scores, float(p @ scores.loss), float(p @ each), means)
+
+
+def _score(scores: NodeScores, loss: float, accuracy: float, metrics: Figures | None) -> Score:
+    """Return a score with an accuracy and metrics where there are any."""
+    shown = metrics if scores.metrics is not None else None
+    return Score(loss, accuracy if scores.has_accuracy else None, metrics=shown)
+
+
+def _mean(p: Floats, values: Sequence[float | None]) -> float | None:
+    """Mean of nodes' numbers by their data; None unless all have one.
+
+    >>> _mean(np.array([0.75, 0.25]), [1.0, 3.0]), _mean(np.ones(2) / 2, [1.0, None])
+    (1.5, None)
+    """
+    known = [value for value in values if value is not None]
+    return float(p @ np.array(known)) if len(known) == len(values) else None
 
 
 def node_spread(scores: NodeScores) -> dict[str, float]:

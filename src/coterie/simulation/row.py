@@ -26,14 +26,22 @@ class Row:
     node_sd: float | None = None
     node_worst: float | None = None  # mean of the worst tenth
     by_class: list[float | None] | None = None  # accuracy; None of a class that is not tested
+    metrics: dict[str, float | None] | None = None  # of the task, by name; None: not defined
     # Not in rows.jsonl: by_class wherever the test part was scored, and scores node by node.
     tested: list[float | None] | None = field(default=None, compare=False, repr=False)
     scores: NodeScores | None = field(default=None, compare=False, repr=False)
 
 
-UNTOLD = ("tested", "scores")
+UNTOLD = ("metrics", "tested", "scores")
+METRICS = "metrics."
 
 
 def told(row: Row) -> dict[str, Any]:
-    """Return what a line of rows.jsonl says: all but `tested` and `scores`."""
-    return {f.name: getattr(row, f.name) for f in fields(row) if f.name not in UNTOLD}
+    """Return what a line of rows.jsonl says: all but `tested` and `scores`, and each metric."""
+    said = {f.name: getattr(row, f.name) for f in fields(row) if f.name not in UNTOLD}
+    return {**said, **told_metrics(row)}
+
+
+def told_metrics(row: Row) -> dict[str, float | None]:
+    """Return the metrics of a row as lines and summaries say them, `metrics.auc` and so on."""
+    return {f"{METRICS}{name}": value for name, value in (row.metrics or {}).items()}

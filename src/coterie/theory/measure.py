@@ -5,15 +5,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from coterie.config.factories import divide, load_dataset, local_steps
-from coterie.config.prepare import prepare
+from coterie.config.factories import divide, load_dataset, local_steps, make_task_of
+from coterie.config.prepare import new_model, prepare
 from coterie.config.settings import Config
 from coterie.core.arrays import Floats
 from coterie.core.errors import ConfigError
 from coterie.core.types import Progress
 from coterie.engine.module import Nodes
 from coterie.engine.update import NOTHING
-from coterie.models import make_model
 from coterie.simulation.loop import rounds
 from coterie.theory.bounds import Constants, distances, loss_gap, printed_distances, printed_gap
 from coterie.theory.estimate import curvature, omega
@@ -51,6 +50,7 @@ def stray(config: Config, progress: Progress = lambda what, done, of: None) -> S
     progress("data", 0, 0)
     config = _plain(config)
     dataset = load_dataset(config)
+    task = make_task_of(config, dataset)
     ready = prepare(config, dataset)
     known = next(state for state in rounds(ready.problem) if state.groups)
     assert known.groups is not None  # as it was chosen
@@ -59,8 +59,8 @@ def stray(config: Config, progress: Progress = lambda what, done, of: None) -> S
     nodes = Nodes(divided.dataset.x[order], divided.dataset.y[order], divided.partition.sizes)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
-        model = make_model(config.model.name, dataset.input_shape, dataset.n_classes)
-    oracle = ModuleOracle(model, nodes)
+        model = new_model(config, dataset)
+    oracle = ModuleOracle(model, nodes, task)
     start = known.models.w[0].double().numpy()[: len(oracle.start)]
     schedule = config.algorithm.made.schedule(*config.algorithm.usual[1:])
     rates = local_steps(config)
@@ -77,7 +77,7 @@ def stray(config: Config, progress: Progress = lambda what, done, of: None) -> S
         eta,
         lambda t, of: progress("steps", t, of),
     )
-    convex = config.model.name == "sr"
+    convex = config.model.name == "sr" and task.softmax
     beta = softmax_smoothness(nodes) if convex else _curvature(oracle, start, config.seed)
     best, least = _lowest(oracle, found.models[-1], progress)
     steps, ends = found.steps(beta), list(range(whole - 1, len(eta), whole))
@@ -102,7 +102,7 @@ def stray(config: Config, progress: Progress = lambda what, done, of: None) -> S
         least,
         found.loss[ends] - least,
         np.array(gaps),
-        _notes(config, eta, beta),
+        _notes(config, eta, beta, convex=convex),
     )
 
 
@@ -122,9 +122,9 @@ def _plain(config: Config) -> Config:
     return replace(config, train=replace(config.train, batch_size="full"))
 
 
-def _notes(config: Config, eta: Floats, beta: float) -> list[str]:
+def _notes(config: Config, eta: Floats, beta: float, *, convex: bool) -> list[str]:
     notes = []
-    if config.model.name != "sr":
+    if not convex:
         notes.append(
             f"{config.model.name} is not convex, and beta is an estimate at the start: the bounds "
             "promise nothing here"

@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from coterie.core.arrays import Floats, Ints
 from coterie.engine.module import Nodes, inputs
+from coterie.engine.task import CLASSIFICATION, Task
 
 
 class Oracle(Protocol):
@@ -28,11 +28,11 @@ class Oracle(Protocol):
 
 
 class ModuleOracle:
-    """Nodes that train a torch module with cross entropy on all of their examples."""
+    """Nodes that train a torch module on all of their examples."""
 
-    def __init__(self, model: nn.Module, nodes: Nodes) -> None:
-        """Take a module over, and the examples of every node."""
-        self.model = model.double().eval()
+    def __init__(self, model: nn.Module, nodes: Nodes, task: Task = CLASSIFICATION) -> None:
+        """Take a module over, the examples of every node, and what is learnt."""
+        self.model, self._task = model.double().eval(), task
         self._names = [name for name, w in model.named_parameters() if w.requires_grad]
         own = dict(model.named_parameters())
         self._shapes = [own[name].shape for name in self._names]
@@ -79,9 +79,10 @@ class ModuleOracle:
 
     def _loss(self, i: int, params: Sequence[Tensor]) -> Tensor:
         named = dict(zip(self._names, params, strict=True))
-        x = inputs(self._x[i]).double()
+        x = inputs(self._x[i])
+        x = x.double() if x.is_floating_point() else x
         scores = torch.func.functional_call(self.model, named, (x,))
-        return cross_entropy(scores, self._y[i])
+        return self._task.loss(scores, self._y[i])
 
 
 def softmax_smoothness(nodes: Nodes) -> float:

@@ -4,8 +4,9 @@ import hashlib
 import math
 import platform
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 import numpy as np
@@ -31,14 +32,19 @@ LONG_S = (
 
 
 def choose_kernel(
-    kernels: Sequence[Kernel], model: nn.Module, shards: Shards, steps: LocalSteps, w: Tensor
+    kernels: Sequence[Kernel],
+    model: nn.Module,
+    shards: Shards,
+    steps: LocalSteps,
+    w: Tensor,
+    task: str = "classification",
 ) -> Kernel:
     """Return the quickest kernel for a batch of some nodes; one that fails is out.
 
     The answer is kept for the next run of this module on this machine, as near ties could else go
     one way today and the other tomorrow, with other last digits.
     """
-    key = _key(model, shards, steps)
+    key = _key(model, shards, steps, task)
     known = _read()
     for kernel in kernels:
         if known.get(key) == kernel.name and math.isfinite(_seconds(kernel, shards, steps, w, 1)):
@@ -66,7 +72,7 @@ def _seconds(kernel: Kernel, shards: Shards, steps: LocalSteps, w: Tensor, trial
     rows = torch.zeros(len(nodes), dtype=torch.int64, device=w.device)
     best = float("inf")
     try:
-        with torch.random.fork_rng(devices=with_generators(w.device)):
+        with torch.random.fork_rng(devices=with_generators(w.device)), _no_fallback():
             for _ in range(trials):
                 start = time.perf_counter()
                 kernel.train(w[None], rows, nodes, 0, 1, one, PLAIN, None)
@@ -79,8 +85,16 @@ def _seconds(kernel: Kernel, shards: Shards, steps: LocalSteps, w: Tensor, trial
     return best
 
 
-def _key(model: nn.Module, shards: Shards, steps: LocalSteps) -> str:
-    """Name module, shapes, batch and machine."""
+@contextmanager
+def _no_fallback() -> Iterator[None]:
+    """Refuse what torch.func runs node by node in its own way, such as an LSTM, and warns of."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "There is a performance drop")
+        yield
+
+
+def _key(model: nn.Module, shards: Shards, steps: LocalSteps, task: str) -> str:
+    """Name module, shapes, batch, machine, and a task that is not classification."""
     shapes = [tuple(w.shape) for w in model.parameters()]
     parts = (
         repr(model),
@@ -91,6 +105,7 @@ def _key(model: nn.Module, shards: Shards, steps: LocalSteps) -> str:
         str(shards.x.device),
         torch.__version__,
         platform.processor() or platform.machine(),
+        *([task] if task != "classification" else []),
     )
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:24]
 

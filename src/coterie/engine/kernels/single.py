@@ -9,7 +9,6 @@ from queue import SimpleQueue
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from coterie.core.arrays import Ints
 from coterie.core.errors import DivergenceError
@@ -19,6 +18,7 @@ from coterie.engine.device import for_sums
 from coterie.engine.habits import Habits
 from coterie.engine.local_rule import LocalRule
 from coterie.engine.module import FlatModule, Shards, model_errors
+from coterie.engine.task import CLASSIFICATION, Task
 from coterie.engine.update import At
 
 
@@ -27,12 +27,19 @@ class Single:
 
     name = "single"
 
-    def __init__(self, model: nn.Module, shards: Shards, copies: int, habits: Habits) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        shards: Shards,
+        copies: int,
+        habits: Habits,
+        task: Task = CLASSIFICATION,
+    ) -> None:
         """Take the module, which copies are made of, the nodes' data, and what is known of it."""
         self._shards = shards
         self._free: SimpleQueue[FlatModule] = SimpleQueue()
         for _ in range(copies):
-            self._free.put(FlatModule(copy.deepcopy(model), habits, shards.x[:2]))
+            self._free.put(FlatModule(copy.deepcopy(model), habits, shards.x[:2], task))
 
     def stack(self, batch: int) -> int:
         """Return how many nodes are trained together: one."""
@@ -78,7 +85,7 @@ class Single:
             module.load(w)
             module.model.train()
             with model_errors(f"in training mode with a batch of {len(y)}"):
-                loss = cross_entropy(module.scores(x), y, reduction="none") @ weights
+                loss = module.task.loss(module.scores(x), y, "none") @ weights
                 return torch.cat([g.reshape(-1) for g in module.gradient(loss)])
 
     @contextmanager
@@ -116,7 +123,7 @@ def local_steps(
         for batch in _sent(steps.batches(t, i, len(y)), x.device):
             xs, ys = (x, y) if batch is None else (x[batch], y[batch])
             with model_errors(f"at step {t} on node {i} with a batch of {len(ys)}"):
-                loss = cross_entropy(module.scores(xs), ys)
+                loss = module.task.loss(module.scores(xs), ys)
                 grads = module.gradient(loss)
             if look and not math.isfinite(loss.item()):
                 raise DivergenceError(

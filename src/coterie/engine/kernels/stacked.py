@@ -5,7 +5,6 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
-from torch.nn.functional import cross_entropy
 
 from coterie.core.arrays import Ints
 from coterie.engine.contract import LocalSteps
@@ -14,7 +13,8 @@ from coterie.engine.kernels.batching import batches_of
 from coterie.engine.kernels.sending import Sent, sent
 from coterie.engine.kernels.single import Single, split
 from coterie.engine.local_rule import LocalRule
-from coterie.engine.module import Shards, as_scores, chunk, inputs, model_errors
+from coterie.engine.module import Shards, chunk, inputs, model_errors
+from coterie.engine.task import CLASSIFICATION, Task
 from coterie.engine.update import At
 
 STACK_BYTES = 8 << 20  # of weights trained together, which should stay in a CPU's cache
@@ -27,9 +27,11 @@ class Stacked:
 
     name = "stacked"
 
-    def __init__(self, model: nn.Module, shards: Shards, one_by_one: Single) -> None:
+    def __init__(
+        self, model: nn.Module, shards: Shards, one_by_one: Single, task: Task = CLASSIFICATION
+    ) -> None:
         """Take the module's shapes, the nodes' data, and who lends copies of the module."""
-        self._shards, self._single = shards, one_by_one
+        self._shards, self._single, self._task = shards, one_by_one, task
         self._names = [k for k, w in model.named_parameters() if w.requires_grad]
         self._shapes = [w[None] for w in model.parameters() if w.requires_grad]
         self._bytes = shards.dtype.itemsize * sum(w.numel() for w in self._shapes)
@@ -74,20 +76,21 @@ class Stacked:
 
         def loss(ws: list[Tensor], x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
             named = fixed | dict(zip(self._names, ws, strict=True))
-            scores = as_scores(functional_call(model, named, (x,)), len(y))
-            each = cross_entropy(scores, y, reduction="none")
+            scores = self._task.shaped(functional_call(model, named, (x,)), len(y))
+            each = self._task.loss(scores, y, "none")
             return (each * weights).sum()
 
         return vmap(grad(loss), randomness="error")
 
     def _taken(self, batch: Sent) -> tuple[Tensor, Tensor, Tensor]:
-        """Examples [c, B, ...], labels [c, B] and weights [c, B] of a batch."""
+        """Examples [c, B, ...], targets [c, B, ...] and weights [c, B] of a batch."""
         x = inputs(self._shards.x.index_select(0, batch.index), self._shards.dtype)
-        y = self._shards.y.index_select(0, batch.index).view(batch.shape)
+        y = self._shards.y.index_select(0, batch.index)
         each = batch.weights
-        weights = torch.zeros(batch.shape, dtype=x.dtype, device=x.device)
+        weights = torch.zeros(batch.shape, dtype=self._shards.dtype, device=x.device)
         weights += each[..., 0] if isinstance(each, Tensor) else each
-        return x.view(*batch.shape, *x.shape[1:]), y, weights
+        shape = batch.shape
+        return x.view(*shape, *x.shape[1:]), y.view(*shape, *y.shape[1:]), weights
 
     def gradients(self, w: Tensor, nodes: Ints, out: Tensor) -> Tensor:
         """Full-data losses [c] at one model w [d]; the gradients go to out [c, d]."""

@@ -42,7 +42,8 @@ from coterie.engine.module import (
 )
 from coterie.engine.own_models import distinct, one_by_one, own_models
 from coterie.engine.ray.worker import Order, Own, Part, Shard, Sums, Work
-from coterie.engine.scoring import Tally, of_rows, summed_classes
+from coterie.engine.scoring import Tally, joined, of_rows, summed_classes
+from coterie.engine.task import CLASSIFICATION, Task, away
 from coterie.engine.turns import mean_steps
 from coterie.engine.vectorized import Vectorized
 
@@ -83,16 +84,19 @@ class Sharded:
         threads: int = 1,
         *,
         held_sizes: HeldSizes | None = None,
+        task: Task = CLASSIFICATION,
     ) -> None:
         """Take the module, each node's examples, what is held out, and how many actors to hire.
 
         With held_sizes the held-out parts are the nodes' own, ordered by node.
         """
         module = hire.pack(model)
-        self._lead = Vectorized(model, nodes, held_out, steps, "cpu", rule)  # it trains nothing
+        # It trains nothing.
+        self._lead = Vectorized(model, nodes, held_out, steps, "cpu", rule, task=task)
+        self._task = task
         kernel, habits = self._lead.choice()["kernel"], self._lead.habits
         path = tuple(sys.path)
-        self._work = Work(module, path, steps, rule, device, threads, habits, kernel)
+        self._work = Work(module, path, steps, rule, device, threads, habits, kernel, away(task))
         self._nodes, self._held_out, self._hire = nodes, held_out, hire
         self._held_by_node = held_by_node(held_out, held_sizes)
         self._p: Floats = nodes.sizes / nodes.sizes.sum()
@@ -253,7 +257,7 @@ class Sharded:
         """Score each node's own model on what the node holds out, or all where that is pooled."""
         own = self._held_by_node.get(part)
         if own is not None:
-            return self._tally(models, part).scores(own.sizes)
+            return self._tally(models, part).scores(own.sizes, own.y, self._task)
         first, which = distinct(models)
         return of_rows(which, (self.evaluate(w, part) for w in one_by_one(models, first)))
 
@@ -270,7 +274,12 @@ class Sharded:
             ws, each = None, [self._own(models, which, here) for here in self._dealt]
         found = self.crew.ask("tally", part, ws, each=each)
         loss, right = self._by_node(0, found), self._by_node(1, found)
-        return Tally(loss, right, *summed_classes([by_class for *_, by_class in found]))
+        by_class = summed_classes([counts for _, _, counts, _ in found])
+        answers = joined([kept for *_, kept in found if kept])
+        if answers and part is not None:
+            taken = np.concatenate([self._held_by_node[part].rows_of(here) for here in self._dealt])
+            answers = [rows[np.argsort(taken, kind="stable")] for rows in answers]
+        return Tally(loss, right, *by_class, answers)
 
     def _own(self, models: Models, which: Ints, here: Ints) -> Own:
         """Return the models of some nodes, each once."""
@@ -283,7 +292,7 @@ class Sharded:
         """Score the model w on held-out examples."""
         found = self.crew.ask("scores", w.numpy(), part)
         pieces = [piece for some in found for piece in some]
-        return mean_score(pieces, len(self._held_out[part][1]))
+        return mean_score(pieces, self._held_out[part][1], self._task)
 
     def export(self, w: Tensor) -> dict[str, Tensor]:
         """Return the model w as named tensors."""

@@ -24,7 +24,8 @@ from coterie.engine.gradients import Centres
 from coterie.engine.habits import Habits
 from coterie.engine.local_rule import LocalRule
 from coterie.engine.memory import COMMON, GROUP, OWN, remembering
-from coterie.engine.module import HeldOut, Nodes, Shards
+from coterie.engine.module import HeldOut, Nodes, Piece, Shards
+from coterie.engine.task import CLASSIFICATION, Task
 from coterie.engine.vectorized import Vectorized
 
 Numbers = NDArray[np.float32] | NDArray[np.float64]  # of models: train.precision
@@ -42,6 +43,7 @@ class Work:
     threads: int
     habits: Habits
     kernel: str
+    task: Task = CLASSIFICATION
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,6 +112,7 @@ class Shard:
                 work.threads,
                 habits=work.habits,
                 kernel=work.kernel,
+                task=work.task,
             )
         self._device = torch.device(work.device)
         self._held_by_node = {
@@ -163,21 +166,23 @@ class Shard:
 
     def tally(
         self, part: HeldPart | None, ws: Numbers | None, own: Own
-    ) -> tuple[Floats, Ints, Ints]:
+    ) -> tuple[Floats, Ints, Ints, Piece]:
         """Score the nodes here by their models, on what they hold out or, None, what they train on.
 
-        Returns the sums of their losses, right answers, and the latter by class with the examples.
+        Returns the sums of their losses, right answers, the latter by class with the examples, and
+        what metrics keep of what they hold out.
         """
         shards = self._engine.shards
         data = shards if part is None else self._held_by_node[part]
         given = ws if own.ws is None else own.ws
         assert given is not None  # one or the other is sent
         vectors = self._tensor(given)
-        found = self._engine.scorer().tally(data, own.which, vectors.__getitem__)
+        keep = part is not None
+        found = self._engine.scorer().tally(data, own.which, vectors.__getitem__, keep=keep)
         by_class = np.array([found.class_right, found.class_count])
-        return found.loss[shards.here], found.right[shards.here], by_class
+        return found.loss[shards.here], found.right[shards.here], by_class, found.answers
 
-    def scores(self, w: Numbers, part: HeldPart) -> list[Floats]:
+    def scores(self, w: Numbers, part: HeldPart) -> list[Piece]:
         """Scores of w on the held-out pieces here."""
         return self._engine.scores(self._tensor(w), part)
 

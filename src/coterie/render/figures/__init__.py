@@ -6,16 +6,18 @@ from functools import partial
 from typing import Any
 
 from coterie.analysis.compare import Block, accuracy_words, block_of, targets_of
+from coterie.analysis.curves import metrics_of_runs
 from coterie.analysis.export import comparison_table, to_csv
 from coterie.analysis.format import heading
 from coterie.analysis.lines import PLAIN, Arranged, View, arrange, baseline_of
 from coterie.core.types import Progress
 from coterie.render.figures.bars import bytes_by_tier, seconds_by_kind, time_to_target
-from coterie.render.figures.curves import CURVES, Looks
+from coterie.render.figures.curves import CURVES, Looks, by
 from coterie.render.figures.groups import group_classes
 from coterie.render.figures.latex import latex_table
 from coterie.render.figures.style import METADATA, WIDTHS, looks, save, styled
 from coterie.runs.record import RecordedRun
+from coterie.simulation.row import METRICS
 
 FORMATS = tuple(METADATA)
 
@@ -67,6 +69,10 @@ def _drawings(
     )
     for name, draw in CURVES.items():
         yield name, partial(draw, lines, look, width)
+    for metric in metrics_of_runs([run for runs in lines.values() for run in runs]):
+        plain = re.sub(r"[^A-Za-z0-9]+", "-", metric).strip("-") or "metric"
+        drawn = partial(by, lines, look, width, x="seconds", y=f"{METRICS}{metric}", what=metric)
+        yield f"{plain}-by-time", drawn
     yield "groups", partial(group_classes, lines, width)
     yield "seconds-by-kind", partial(seconds_by_kind, lines, width)
     yield "bytes-by-tier", partial(bytes_by_tier, lines, width)

@@ -6,11 +6,13 @@ from typing import Any, NamedTuple
 
 from coterie.analysis.align import aligned
 from coterie.analysis.compare import first_reaching
-from coterie.analysis.curves import STATISTICS, Column, thin
+from coterie.analysis.curves import STATISTICS, Column, metrics_of_runs, thin
 from coterie.core.types import Json
 from coterie.engine.update import NOTHING as PLAIN_STEPS
 from coterie.runs.record import RecordedRun
+from coterie.runs.validate import metrics_of
 from coterie.simulation.algorithms import ALGORITHMS
+from coterie.simulation.row import METRICS
 from coterie.theory.bounds import Constants, simple_distance
 
 Values = list[float] | None  # of every seed, if all have one
@@ -58,13 +60,13 @@ def curve(runs: Sequence[RecordedRun], most: int) -> Json:
         {row["t"]: {**row, BOUND: of(row)} for row in run.rows if _measured(row)}
         for run, of in ((run, bound(run)) for run in runs)
     ]
-    shared = aligned(runs, measured)
+    shared, quantities = aligned(runs, measured), quantities_of(runs)
     columns = {
-        each.key: [_column(rows, each) for rows in shared.values()] for each in (*AXES, *QUANTITIES)
+        each.key: [_column(rows, each) for rows in shared.values()] for each in (*AXES, *quantities)
     }
     shown = {
         each.key: columns[each.key]
-        for each in QUANTITIES
+        for each in quantities
         if any(values is not None for values in columns[each.key])
     }
     kept = _kept(list(shown.values()), len(shared), most)
@@ -80,6 +82,12 @@ def curve(runs: Sequence[RecordedRun], most: int) -> Json:
         "unshared": len(set().union(*measured)) - len(shared),
         "between": len(shared) - len(set(measured[0]).intersection(*measured[1:])),
     }
+
+
+def quantities_of(runs: Sequence[RecordedRun]) -> tuple[Quantity, ...]:
+    """Return what curves can be of: what every run may measure, and the metrics of these."""
+    own = (Quantity(f"{METRICS}{name}", name, "", "curves") for name in metrics_of_runs(runs))
+    return (*QUANTITIES, *own)
 
 
 def bound(run: RecordedRun) -> Callable[[Json], float | None]:
@@ -112,7 +120,7 @@ def bound(run: RecordedRun) -> Callable[[Json], float | None]:
 
 def _measured(row: Json) -> bool:
     """Whether anything was measured at a row: not all is in every one that has something."""
-    return any(row.get(each.key) is not None for each in QUANTITIES)
+    return any(row.get(each.key) is not None for each in QUANTITIES) or bool(metrics_of(row))
 
 
 def _column(rows: Sequence[Json], quantity: Quantity) -> Values:

@@ -26,7 +26,7 @@ from coterie.core.types import Json, Progress
 from coterie.paper import Table
 from coterie.render.page.chosen import choices
 from coterie.render.page.costs import bars, pareto
-from coterie.render.page.curve_data import AXES, QUANTITIES, curve, hit
+from coterie.render.page.curve_data import AXES, QUANTITIES, curve, hit, quantities_of
 from coterie.render.page.network_data import groups_of, key_of, network_of
 from coterie.render.page.node_data import nodes_of
 from coterie.runs.record import RecordedRun
@@ -81,7 +81,7 @@ def page_data(
         "tables": [asdict(table) for table in tables],
         "notes": _version_notes(runs, page.names),
         "axes": [axis._asdict() for axis in AXES],
-        "quantities": [quantity._asdict() for quantity in QUANTITIES],
+        "quantities": [quantity._asdict() for quantity in quantities_of(runs)],
         "columns": [name.replace("\n", " ") for name in columns(made)],
         "blocks": told,
         "networks": list(page.networks.values()),

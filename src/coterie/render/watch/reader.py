@@ -135,7 +135,9 @@ def _so_far(told: Json, rows: list[Json]) -> Json:
 
 
 def _drawable(run: RecordedRun) -> bool:
-    return run.summary["test_accuracy"] is not None and "d_local" in run.summary
+    scored = any(row.get("test_loss") is not None for row in run.rows)
+    scored = scored or run.summary["test_accuracy"] is not None
+    return scored and "d_local" in run.summary
 
 
 def _json(folder: Path, name: str) -> Json:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from coterie.config.factories import local_steps
+from coterie.config.factories import local_steps, make_task_of
 from coterie.config.prepare import first_model
 from coterie.config.settings import Config
 from coterie.data import Dataset
@@ -71,7 +71,7 @@ def passes_of(config: Config, n_examples: int) -> Passes:
 def kind_of(config: Config, dataset: Dataset) -> object:
     """Tell apart what is trained at a speed of its own."""
     c = config.train
-    return config.model.name, dataset.input_shape, dataset.n_classes, c.batch_size, c.precision
+    return config.model, dataset.input_shape, dataset.n_classes, c.batch_size, c.precision
 
 
 def measured_speeds(
@@ -94,6 +94,7 @@ def measured_speeds(
         {"val": (x, y), "test": (x, y)},
         local_steps(config),
         work=passes_of(config, len(dataset.y)).trained,
+        task=make_task_of(config, dataset),
     )
     models, z = engine.initial(), np.arange(PROBES) % 2
     w = models.w[0]

@@ -87,7 +87,7 @@ class Pilot:
         """Return the accuracy that a run is tuned by: on the validation part, if on any."""
         if not self.tuning.target_accuracy:
             return 0.0
-        return problem.engine.evaluate(s.models.w[0], "val").accuracy
+        return problem.engine.evaluate(s.models.w[0], "val").accuracy or 0.0
 
 
 def in_pilot(t: int) -> Schedule:

@@ -94,12 +94,13 @@ class Page {
     html(part, "p", { class: "quiet" }, "Runs that differ in more than seed and what names their line are never averaged; each setting is a block of its own.");
     const rows = data.blocks.map((block, at) => {
       const best = block.lines.reduce((a, b) => (b.accuracy > a.accuracy ? b : a));
+      const most = best.accuracy === null ? "-" : `${best.label}, ${(100 * best.accuracy).toFixed(1)}%`;
       const quick = block.first === null ? null : block.lines[block.first];
       const share = quick && quick.reached < quick.seeds.length ? ` (${quick.reached}/${quick.seeds.length})` : "";
       return [
         { link: `#block-${at + 1}`, text: block.heading, act: () => this.open(at) },
         String(block.lines.length),
-        `${best.label}, ${(100 * best.accuracy).toFixed(1)}%`,
+        most,
         quick ? `${quick.label}, ${number(quick.target_s)} s${share}` : block.target ? "not reached" : "no target",
       ];
     });
@@ -164,7 +165,7 @@ class Page {
     html(part, "h2", {}, "Runs and settings");
     const head = ["run", "line", "accuracy %", ...data.differs, ...(data.origins.length > 1 ? ["made by"] : [])];
     const rows = data.runs.map((run) => [
-      run.name, run.label, (100 * run.accuracy).toFixed(1), ...run.settings, ...(data.origins.length > 1 ? [`origin ${run.origin + 1}`] : []),
+      run.name, run.label, run.accuracy === null ? "-" : (100 * run.accuracy).toFixed(1), ...run.settings, ...(data.origins.length > 1 ? [`origin ${run.origin + 1}`] : []),
     ]);
     html(part, "p", { class: "quiet" }, "What differs between the runs:");
     table(part, head, rows, "Runs and the settings that differ", "runs");
