@@ -31,6 +31,7 @@ SR = {"data": {"name": "mnist-o"}, "model": {"name": "sr"}}
 NAMED: dict[str, dict[str, Any]] = {
     FEDAVG: {"name": "fedavg"},
     HIERFAVG: {"name": "hierfavg"},
+    "fedavg-c (reference)": {"name": "fedavg-c", "grouping": "reference"},
     "fedavg-i (reference)": {"name": "fedavg-i", "grouping": "reference"},
     THEIRS: {"name": "fedavg-ic", "grouping": "reference"},
 }
@@ -108,9 +109,10 @@ def test_a_claim_is_judged_by_where_the_interval_lies(
 
 def test_the_chain_on_dtt_and_the_levels_on_dhh_are_tested_seed_by_seed() -> None:
     ends = {FEDAVG: 0.80, HIERFAVG: 0.81, "fedavg-i (reference)": 0.85, THEIRS: 0.86}
+    worse = {"fedavg-c (reference)": 0.70}
     runs = [
         ended(name, seed, seen + seed / 1000, partition={"kind": kind})
-        for (name, seen), seed, kind in product(ends.items(), (0, 1, 2), ("Dtt", "Dhh"))
+        for (name, seen), seed, kind in product((ends | worse).items(), (0, 1, 2), ("Dtt", "Dhh"))
     ]
     table, *by_time = of_printed_cells(Runs(tuple(runs)))
     assert table.rows[0][1:] == [
@@ -123,6 +125,7 @@ def test_the_chain_on_dtt_and_the_levels_on_dhh_are_tested_seed_by_seed() -> Non
         (f"{THEIRS} >= fedavg-i (reference)", "+1.0", "holds"),
         (f"fedavg-i (reference) >= {HIERFAVG}", "+4.0", "holds"),
         (f"{HIERFAVG} >= {FEDAVG}", "+1.0", "holds"),
+        ("fedavg-c (reference) > fedavg-i (reference)", "-15.0", "does not hold"),
     ]
     dhh = [row for row in table.rows if row[1] == "Dhh sr"]
     assert [(row[0], row[7]) for row in dhh] == [
@@ -287,3 +290,13 @@ def test_a_folder_of_runs_does_not_hide_the_experiment_of_its_name(
     (tmp_path / "efficiency").rmdir()
     (tmp_path / "efficiency").write_text("seed = 1\n")
     assert experiment_path("efficiency") == Path("efficiency")
+
+
+def test_an_experiment_without_fedavg_i_says_nothing_of_it() -> None:
+    names = (FEDAVG, HIERFAVG, THEIRS)
+    runs = Runs(tuple(ended(name, 0, 0.8, partition={"kind": "Dtt"}) for name in names))
+    assert [row[0] for row in of_curves(runs)[0].rows] == [
+        f"{THEIRS} > {FEDAVG}",
+        f"{THEIRS} > {HIERFAVG}",
+        f"{HIERFAVG} >= {FEDAVG}",
+    ]

@@ -5,7 +5,13 @@ from dataclasses import dataclass
 
 from coterie.paper import curves, relations, transfers
 from coterie.paper.coverage import not_run
-from coterie.paper.decomposition import decomposed, free_group_means, to_printed, within_reach
+from coterie.paper.decomposition import (
+    at_printed_seconds,
+    decomposed,
+    free_group_means,
+    to_printed,
+    within_reach,
+)
 from coterie.paper.efficiency import efficiency
 from coterie.paper.runs import Runs
 from coterie.paper.tables import Dots, Table, markdown, narrow
@@ -24,7 +30,10 @@ __all__ = [
 
 
 def _efficiency(runs: Runs) -> list[Table]:
-    more = (to_printed, free_group_means, decomposed, within_reach, relations.of_printed_cells)
+    more = (
+        *(at_printed_seconds, to_printed, free_group_means, decomposed, within_reach),
+        relations.of_printed_cells,
+    )
     return [*efficiency(runs), *(table for make in more for table in make(runs))]
 
 

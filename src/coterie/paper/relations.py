@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from coterie.analysis.compare import seconds_to
 from coterie.analysis.format import number
 from coterie.core.errors import RecordError
-from coterie.paper.curves import FEDAVG_I, POINTS
+from coterie.paper.curves import FEDAVG_C, FEDAVG_I, POINTS
 from coterie.paper.efficiency import PRINTED
 from coterie.paper.paired import NOT_RUN, UNTOLD, Claim, Paired, judged, paired
 from coterie.paper.runs import (
@@ -39,7 +39,7 @@ HOW = (
 FOOT = (
     f"{HOW}Points of accuracy. >= holds if the interval begins at most {100 * POINTS:g} point "
     "below 0, = if all of it is that near 0, > if all of it is above 0. By time: when FedAvg has "
-    "taken its steps. FedAvg-I and FedAvg-IC grouped as the authors do."
+    "taken its steps. FedAvg-C, -I and -IC grouped as the authors do."
 )
 
 
@@ -64,7 +64,8 @@ CHAIN = (
     Relation(HIERFAVG, FEDAVG, "not less"),
 )
 EQUAL = tuple(Relation(name, FEDAVG, "level") for name in (HIERFAVG, FEDAVG_I, THEIRS))
-BY_KIND = {"Dtt": (*AHEAD, *CHAIN), "Dhh": EQUAL}
+APART = Relation(FEDAVG_C, FEDAVG_I, "more")  # as the figure by epochs has them
+BY_KIND = {"Dtt": (*AHEAD, *CHAIN, APART), "Dhh": EQUAL}
 
 
 def of_printed_cells(runs: Runs) -> list[Table]:
@@ -104,9 +105,9 @@ def _ordered(parts: Sequence[tuple[str, Runs]]) -> list[Table]:
 
 
 def _belongs(relation: Relation, runs: Runs) -> bool:
-    """Leave out FedAvg-I where an experiment has all others and not it."""
-    needed = FEDAVG_I in (relation.upper, relation.lower)
-    return not needed or FEDAVG_I in runs.labels or THEIRS not in runs.labels
+    """Leave out FedAvg-C and -I where an experiment has all others and not them."""
+    needed = {FEDAVG_C, FEDAVG_I} & {relation.upper, relation.lower}
+    return needed <= set(runs.labels) or THEIRS not in runs.labels
 
 
 def _add(
