@@ -115,6 +115,27 @@ def test_a_pipe_and_a_device_are_written_through(tmp_path: Path) -> None:
     assert Path("/dev/null").is_char_device()
 
 
+def test_a_pipe_that_nobody_reads_is_refused_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("coterie.core.files.READER_S", 0.1)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(OSError, match="nobody reads this pipe"):
+        write_out(pipe, b"x")
+    assert pipe.is_fifo()
+
+
+def test_more_than_a_pipe_holds_is_written_as_it_is_read(tmp_path: Path) -> None:
+    pipe, read, content = tmp_path / "pipe", list[bytes](), bytes(1_000_000)
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()), daemon=True)
+    reader.start()
+    write_out(pipe, content)
+    reader.join()
+    assert read == [content]
+
+
 def test_standard_output_in_a_file_keeps_what_was_said_before_and_after(tmp_path: Path) -> None:
     said = tmp_path / "said"
     code = (

@@ -27,10 +27,13 @@ def many(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("many")
 @pytest.mark.parametrize("examples", [1000, 19, 5])  # all at once; runs of some; most nodes alone
+@pytest.mark.parametrize("kept", [0, 1 << 30])
 @pytest.mark.parametrize("name", ["sr", "2nn", "narrow"])
 def test_gradients_of_several_nodes_at_once_are_the_plain_ones(
-    name: str, examples: int, monkeypatch: pytest.MonkeyPatch
+    name: str, kept: int, examples: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("coterie.engine.gradients.KEPT_BYTES", kept)
+    monkeypatch.setattr("coterie.engine.gradients.JOB_EXAMPLES", 30)
     narrow = nn.Sequential(nn.Flatten(), nn.Linear(256, 3, bias=False), nn.Linear(3, CLASSES))
     monkeypatch.setitem(MODULES, "narrow", lambda: narrow)
     monkeypatch.setattr("coterie.engine.kernels.dense.PASS_VALUES", examples * 256)

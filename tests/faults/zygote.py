@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Mapping
 from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass
@@ -127,11 +128,14 @@ class Zygote:
         return int(self._process.stdout.readline())
 
 
-def _command(asked: dict[str, object]) -> None:
-    """Become a command: its folder, its environment, its streams; then run it."""
+def _command(asked: dict[str, object], ready: int) -> None:
+    """Become a command: its folder, its environment, its streams, its signals; then run it."""
     from coterie.__main__ import main
 
     os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
     os.chdir(str(asked["cwd"]))
     env = asked["env"]
     assert isinstance(env, dict)
@@ -146,7 +150,15 @@ def _command(asked: dict[str, object]) -> None:
     words = asked["words"]
     assert isinstance(words, list)
     sys.argv = ["coterie", *words]
-    main()
+    try:
+        os.close(ready)
+        main()
+    except KeyboardInterrupt as stop:
+        files = {Path(frame.filename) for frame in traceback.extract_tb(stop.__traceback__)}
+        if any(SOURCE in file.parents and file.name != "__main__.py" for file in files):
+            raise
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # before main listens it is the system's
+        os.kill(os.getpid(), signal.SIGINT)
 
 
 def _serve() -> None:
@@ -156,11 +168,16 @@ def _serve() -> None:
         if "wait" in asked:
             answer = os.waitstatus_to_exitcode(os.waitpid(asked["wait"], 0)[1])
         elif "words" in asked:
+            begun, ready = os.pipe()
             answer = os.fork()
             if answer == 0:
                 sys.stdin.close()
-                _command(asked)
+                os.close(begun)
+                _command(asked, ready)
                 raise AssertionError("a command ends by itself")
+            os.close(ready)
+            os.read(begun, 1)  # nobody is told of a command that is still this process's copy
+            os.close(begun)
         print(answer, flush=True)
 
 

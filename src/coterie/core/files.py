@@ -16,6 +16,7 @@ from typing import IO, Any
 from coterie.core.errors import RecordError
 
 PLAIN = {int, float, str, bool, type(None)}
+READER_S = 3.0  # how long a pipe may have no reader yet, as when both begin at once
 
 
 @contextmanager
@@ -47,7 +48,8 @@ def write_atomically(path: Path, *content: bytes, mode: int = 0o644) -> None:
 def write_out(path: Path, content: bytes) -> None:
     """Write a file that a user named: a link stays, what it leads to is replaced as a whole.
 
-    What is no regular file, such as a device, a pipe or /dev/stdout, is written through.
+    What is no regular file, such as a device, a pipe or /dev/stdout, is written through. A pipe
+    that nobody reads is an OSError.
     """
     if (stream := standard_stream(path)) is not None:
         with suppress(AttributeError, ValueError):  # a stream that was closed, or taken away
@@ -55,13 +57,30 @@ def write_out(path: Path, content: bytes) -> None:
         with os.fdopen(os.dup(stream), "wb") as file:  # opened anew it would begin at its start
             file.write(content)
     elif is_special(path):
-        with path.open("wb") as file:
+        with open(path, "wb", opener=_when_read) as file:
             file.write(content)
     else:
         place = Path(os.path.realpath(path))
         if place.is_symlink():
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
         write_atomically(place, content)
+
+
+def _when_read(path: str, flags: int) -> int:
+    """Open a pipe or device for writing; opening a pipe would wait for ever where nobody reads."""
+    deadline = time.monotonic() + READER_S
+    while True:
+        try:
+            handle = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            if time.monotonic() > deadline:
+                raise OSError(error.errno, "nobody reads this pipe", path) from error
+            time.sleep(0.02)
+        else:
+            os.set_blocking(handle, True)
+            return handle
 
 
 def is_special(path: Path) -> bool:

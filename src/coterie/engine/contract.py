@@ -1,12 +1,13 @@
 """How local steps run: the contract that every engine keeps, and the values that cross it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 
 from coterie.core.arrays import Floats, Ints
+from coterie.core.seeding import generators
 from coterie.divergences.sketch import Sketch
 
 if TYPE_CHECKING:
@@ -59,17 +60,26 @@ class LocalSteps:
         It depends on (seed, t, i) alone, so neither order nor engine nor a resumed run can change
         it. The first `taken` of it are cut into batches.
         """
-        if self.batch_size is None or self.batch_size >= n_examples:
-            return None
-        rng = np.random.default_rng([self.seed, t, i])
-        if self._anew:
-            batches = range(-(-n_examples // self.batch_size))
-            chosen = [rng.choice(n_examples, self.batch_size, replace=False) for _ in batches]
-            return np.concatenate(chosen)
-        return rng.permutation(n_examples)
+        return next(self.orders(t, np.array([i]), np.array([n_examples])))
+
+    def orders(self, t: int, nodes: Ints, sizes: Ints) -> Iterator[Ints | None]:
+        """Yield the order of each of several nodes, which have so many examples."""
+        size = self.batch_size
+        shuffled = nodes[:0] if size is None else nodes[sizes > size]
+        drawing = generators((self.seed, t), shuffled)
+        for n in sizes.tolist():
+            if size is None or size >= n:
+                yield None
+                continue
+            rng = next(drawing)
+            if self.anew:
+                batches = range(-(-n // size))
+                yield np.concatenate([rng.choice(n, size, replace=False) for _ in batches])
+            else:
+                yield rng.permutation(n)
 
     @property
-    def _anew(self) -> bool:
+    def anew(self) -> bool:
         """Whether a step has several batches that are drawn one by one."""
         return self.unit == "epoch" and self.sampling == "reference"
 
@@ -97,7 +107,7 @@ class LocalSteps:
     def examples_per_step(self, sizes: Ints) -> Ints:
         """Examples each node works through in one step."""
         size = self.batch_size
-        if size is None or (self.unit == "epoch" and not self._anew):
+        if size is None or (self.unit == "epoch" and not self.anew):
             return sizes
         if self.unit == "batch":
             return np.minimum(sizes, size)

@@ -12,12 +12,15 @@ from coterie.core.arrays import Floats, Ints
 from coterie.divergences.sketch import Sketch
 from coterie.engine.contract import Gradients, Measured
 from coterie.engine.device import for_sums, to_host
-from coterie.engine.kernels import Kernel
+from coterie.engine.kernels import Kernel, dense
+from coterie.engine.kernels.centred import Centred, by_group
+from coterie.engine.kernels.dense import Dense
 from coterie.engine.module import Shards, centred_gram, cosines
 from coterie.engine.threads import Team
 
 JOB_BYTES = 16 << 20  # of gradients that a job returns
 KEPT_BYTES = 512 << 20  # of gradients that are kept rather than computed twice
+JOB_EXAMPLES = 8192  # that pass a model in one job where gradients are not kept
 CACHED_BYTES = 1 << 20  # of gradients that are compared with their group's at once
 
 
@@ -40,6 +43,9 @@ class Gauge:
         """Take how gradients are computed, of what, and by whom."""
         self._kernel, self._shards, self._team = kernel, shards, team
         self._d, self._d_last = d, d_last
+        many = len(shards) >= dense.MANY
+        deep = kernel if many and isinstance(kernel, Dense) and kernel.deep else None
+        self._centred = Centred(deep, shards) if deep else None
         self._own = threading.local()  # of each thread: where gradients go that are not kept
 
     def gradients(self, w: Tensor, sketch: Sketch | None = None) -> Gradients:
@@ -81,8 +87,10 @@ class Gauge:
         p, K = self._shards.p, int(z.max()) + 1
         keep = w.element_size() * len(self._shards.here) * self._d <= KEPT_BYTES
         losses, kept = [], []
-        mass = np.bincount(z, weights=p, minlength=K)
+        mass: Floats = np.bincount(z, weights=p, minlength=K).astype(np.float64)
         sums = torch.zeros(K, self._d, dtype=torch.float64, device=for_sums(w.device))
+        if not keep and self._centred is not None:
+            return self._sums(self._centred, w, z, mass, sums)
 
         def add_up(nodes: Ints) -> tuple[Tensor, Ints, Tensor, list[tuple[Ints, Tensor]]]:
             some, grads = self._grads(w, nodes, lasting=keep)
@@ -100,6 +108,20 @@ class Gauge:
             kept += rows
         return Centres(torch.cat(losses), sums, kept)
 
+    def _sums(self, centred: Centred, w: Tensor, z: Ints, mass: Floats, sums: Tensor) -> Centres:
+        """Add up gradients of which none is made."""
+        p, row = self._shards.p, self._shards.row
+        losses = sums.new_zeros(len(self._shards.here))
+
+        def add_up(nodes: Ints) -> tuple[Tensor, Tensor]:
+            return centred.sum(w, nodes, p[nodes] / mass[z[nodes]])
+
+        jobs = by_group(self._shards.here, z, self._shards.sizes, JOB_EXAMPLES)
+        for nodes, (some, part) in zip(jobs, self._team.do(add_up, jobs), strict=True):
+            losses[row[nodes]] = some
+            sums[z[nodes[0]]] += part.to(sums)
+        return Centres(losses, sums, [])
+
     def distances(self, w: Tensor, z: Ints, near: Tensor, found: Centres | None) -> list[float]:
         """Weighted distances of gradients here from their groups' means near [K, d], by job."""
         by_job, p = self._far(w, z, near, found), self._shards.p
@@ -116,6 +138,8 @@ class Gauge:
 
         def far(job: tuple[Ints, Tensor | None]) -> tuple[Ints, Tensor]:
             nodes, grads = job
+            if grads is None and self._centred is not None:
+                return nodes, self._centred.distances(w, nodes, near, z[nodes])
             if grads is None:
                 grads = self._grads(w, nodes, lasting=False)[1]
             size = max(1, CACHED_BYTES // (grads.element_size() * self._d))

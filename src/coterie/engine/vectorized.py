@@ -339,11 +339,11 @@ class Vectorized:
     def _parts(self, t: int, nodes: Ints, weight: Ints) -> Iterator[tuple[Ints, Floats]]:
         """Cut the batches of nodes, one after the other, into pieces of rows and their weights."""
         rows, taken = [], np.empty(len(nodes), dtype=np.int64)
-        for at, i in enumerate(nodes):
-            n = int(self._shards.sizes[i])
-            batch = self._steps.batches(t, int(i), n)[0]
-            rows.append(self._shards.starts[i] + (np.arange(n) if batch is None else batch))
-            taken[at] = len(rows[-1])
+        sizes = self._shards.sizes[nodes]
+        for at, order in enumerate(self._steps.orders(t, nodes, sizes)):
+            batch = np.arange(sizes[at]) if order is None else order[: self._steps.batch_size]
+            rows.append(self._shards.starts[nodes[at]] + batch)
+            taken[at] = len(batch)
         together, weights = np.concatenate(rows), np.repeat(weight / taken, taken)
         size = max(1, GRADIENT_VALUES // self._shards.x[0].numel())
         for at in range(0, len(together), size):

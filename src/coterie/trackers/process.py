@@ -7,7 +7,6 @@ and back come only lines to say. Whatever happens to the process, the run goes o
 import multiprocessing
 import os
 import shlex
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +15,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from coterie.core.errors import RecordError
+from coterie.core.spawning import leave_ctrl_c_to_parent, start_deaf
 from coterie.core.types import Say
 from coterie.trackers.follow import Follower
 from coterie.trackers.targets import Target, TrackingError, remember
@@ -77,7 +77,7 @@ class Beside:
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
         self._process = context.Process(target=_follow, args=(theirs, target), daemon=True)
-        self._process.start()
+        start_deaf(self._process)
         theirs.close()
         self._heard = clock()
         self._failed = self._ended = self._begun = self._gone = False
@@ -219,7 +219,7 @@ def _look(follower: Follower, tell: Callable[..., None]) -> bool:
 
 def _keep_to_ourselves() -> None:
     """Leave Ctrl-C, the terminal and the cores to the parent: its pipe says when to stop."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    leave_ctrl_c_to_parent()
     if hasattr(os, "setsid"):
         with suppress(OSError):
             os.setsid()

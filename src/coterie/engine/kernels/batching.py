@@ -33,8 +33,7 @@ def batches_of(shards: Shards, nodes: Ints, t: int, steps: LocalSteps) -> Iterat
     taken = steps.examples_per_step(sizes)
     most = int(taken[0])
     order = np.repeat(shards.starts[nodes, None], most, axis=1)  # [c, most examples]
-    for row, i in enumerate(nodes):
-        own = steps.order(t, int(i), int(sizes[row]))
+    for row, own in enumerate(steps.orders(t, nodes, sizes)):
         order[row, : taken[row]] += np.arange(taken[row]) if own is None else own[: taken[row]]
     width = min(steps.batch_size or most, most)
     for at in range(0, most, width):

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from coterie.core.arrays import Floats, Ints
+from coterie.core.seeding import words
 from coterie.engine.contract import LocalSteps
 from coterie.engine.kernels.dense import Dense, Layer
 from coterie.engine.local_rule import LocalRule
@@ -140,13 +141,20 @@ class Compiled(Dense):
             ],
             axis=1,
         )
+        width, times = steps.batch_size, range(start + 1, stop + 1)
+        assert width is not None
+        if not steps.anew:
+            from coterie.engine.kernels.shuffling import take_orders
+
+            before = np.array([[*words([steps.seed, t]), 0] for t in times], dtype=np.uint64)
+            found = np.empty(each[-1], dtype=np.int64)
+            take_orders(before, nodes, sizes, self._shards.starts[nodes], width, ends, found)
+            return found, ends
         found = np.repeat(self._shards.starts[nodes], taken * (stop - start))
-        for number, i in enumerate(nodes):
-            n = int(sizes[number])
-            for t in range(start + 1, stop + 1):
-                own = steps.order(t, int(i), n)
-                place = found[ends[number, t - start - 1] : ends[number, t - start]]
-                place += np.arange(n) if own is None else own[: taken[number]]
+        for column, t in enumerate(times):
+            for number, own in enumerate(steps.orders(t, nodes, sizes)):
+                place = found[ends[number, column] : ends[number, column + 1]]
+                place += np.arange(len(place)) if own is None else own
         return found, ends
 
 

@@ -5,14 +5,14 @@ that it is never stored: two thirds of the memory traffic of a step go.
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from coterie.core.arrays import Ints
+from coterie.core.arrays import Floats, Ints
 from coterie.engine.contract import LocalSteps
 from coterie.engine.descent import Descent
 from coterie.engine.device import for_sums
@@ -89,7 +89,7 @@ class Dense:
     def __init__(self, layers: Sequence[Layer], shards: Shards) -> None:
         """Take the chain and the nodes' data."""
         self._layers, self._shards = layers, shards
-        self.d = layers[-1].end
+        self.d, self.deep = layers[-1].end, len(layers) > 1
         self._own = threading.local()  # of each thread: where it trains
 
     def stack(self, batch: int) -> int:
@@ -165,8 +165,7 @@ class Dense:
 
     def gradients(self, w: Tensor, nodes: Ints, out: Tensor) -> Tensor:
         """Full-data losses [c] at one model w [d]; the gradients go to out [c, d]."""
-        first = torch.zeros(1, dtype=torch.int64, device=w.device)
-        ws = self._split(w[None], first, self._fresh(1, w.device))
+        ws = self.opened(w)
         losses = torch.zeros(len(nodes), dtype=torch.float64, device=for_sums(w.device))
         most = chunk(self._shards.x, PASS_VALUES) if len(self._shards) >= MANY else 0
         for some in runs(self._shards.sizes[nodes], most):
@@ -200,33 +199,53 @@ class Dense:
         All examples pass the model at once, as it is the same for all. Only the products that make
         a node's gradient are of the node alone, and are made where they stay.
         """
-        device, sizes = out.device, self._shards.sizes[nodes]
-        at = np.repeat(np.arange(len(nodes)), sizes)
-        first = np.cumsum(sizes) - sizes
-        index = torch.from_numpy((self._shards.starts[nodes] - first)[at] + np.arange(len(at)))
-        x, y = (part.index_select(0, index.to(device)) for part in (self._shards.x, self._shards.y))
-        hidden = [part[0] for part in self._forward(ws, inputs(x, out.dtype).flatten(1)[None])]
-        logs = torch.log_softmax(hidden[-1], dim=-1)
-        losses = sums_of(-logs.gather(1, y[:, None])[:, 0], at)
-        counts = torch.from_numpy(sizes)
-        dy = _less_one(logs.exp_(), y).div_(counts[at, None].to(out))
-        place, lengths = len(ws), sizes.tolist()
-        for number in reversed(range(len(self._layers))):
-            layer, into = self._layers[number], hidden[number]
-            place -= 1 + layer.bias
+        losses, layers = self.passed(ws, nodes)
+        lengths = self._shards.sizes[nodes].tolist()
+        for layer, dy, into in layers:
             end = layer.at + layer.rows * layer.columns
             each = out[:, layer.at : end].view(-1, layer.rows, layer.columns)
             cut = (torch.split(part, lengths) for part in (dy, into))
             for dys, xs, dW in zip(*cut, each, strict=True):
                 torch.mm(dys.T, xs, out=dW)
             if layer.bias:
-                where = for_sums(device)  # where segments can be added up, too
-                out[:, end : layer.end] = torch.segment_reduce(
-                    dy.to(where), "sum", lengths=counts.to(where), unsafe=True
-                )
+                out[:, end : layer.end] = summed(dy, self._shards.sizes[nodes])
+        return losses
+
+    def opened(self, w: Tensor) -> list[Tensor]:
+        """Return weights and biases of one model w [d], each [1, ...], in fresh memory."""
+        first = torch.zeros(1, dtype=torch.int64, device=w.device)
+        return self._split(w[None], first, self._fresh(1, w.device))
+
+    def passed(
+        self, ws: list[Tensor], nodes: Ints, weights: Ints | Floats | None = None
+    ) -> tuple[Tensor, Iterator[tuple[Layer, Tensor, Tensor]]]:
+        """Mean losses [c] of nodes at the weights ws, and layers, the last first.
+
+        With every layer come the gradient by what it makes of the nodes' examples, one node after
+        the other, and these as they reach it. Nodes' gradients are multiplied by weights [c].
+        """
+        device, sizes = ws[0].device, self._shards.sizes[nodes]
+        at = np.repeat(np.arange(len(nodes)), sizes)
+        first = np.cumsum(sizes) - sizes
+        index = torch.from_numpy((self._shards.starts[nodes] - first)[at] + np.arange(len(at)))
+        x, y = (part.index_select(0, index.to(device)) for part in (self._shards.x, self._shards.y))
+        hidden = [part[0] for part in self._forward(ws, inputs(x, ws[0].dtype).flatten(1)[None])]
+        logs = torch.log_softmax(hidden[-1], dim=-1)
+        losses = sums_of(-logs.gather(1, y[:, None])[:, 0], at)
+        counts = torch.from_numpy(sizes if weights is None else sizes / weights)
+        dy = _less_one(logs.exp_(), y).div_(counts[at, None].to(logs))
+        return losses.div_(torch.from_numpy(sizes).to(losses)), self._layers_back(ws, hidden, dy)
+
+    def _layers_back(
+        self, ws: list[Tensor], hidden: list[Tensor], dy: Tensor
+    ) -> Iterator[tuple[Layer, Tensor, Tensor]]:
+        place = len(ws)
+        for number in reversed(range(len(self._layers))):
+            layer, into = self._layers[number], hidden[number]
+            place -= 1 + layer.bias
+            yield layer, dy, into
             if number:
                 dy = self._through(dy @ ws[place][0], number, into)
-        return losses.div_(counts.to(losses))
 
     def weighted(self, w: Tensor, index: Tensor, weights: Tensor) -> Tensor:
         """Gradient [d] of the weighted sum of some examples' losses at one model w."""
@@ -353,6 +372,13 @@ class Dense:
             shapes = [(c, layer.rows, layer.columns), (c, layer.rows)][: 1 + layer.bias]
             places += [torch.empty(*s, dtype=self._shards.dtype, device=device) for s in shapes]
         return places
+
+
+def summed(dy: Tensor, sizes: Ints) -> Tensor:
+    """Add up rows dy [N, out] of nodes of so many examples, where segments can be: [c, out]."""
+    where = for_sums(dy.device)
+    lengths = torch.from_numpy(sizes).to(where)
+    return torch.segment_reduce(dy.to(where), "sum", lengths=lengths, unsafe=True)
 
 
 def _go(w: Tensor, pull: Pull, lr: float) -> None:

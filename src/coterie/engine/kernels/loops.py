@@ -1,9 +1,9 @@
 """Small-batch SGD on chains of linear layers as plain loops, compiled by Numba: nodes one by one.
 
-The only file that needs Numba (`pip install 'coterie[fast]'`). With ten rows a product is so short
-that Python and torch's dispatcher take longer than the processor. Here one call trains many nodes,
-and threads do not wait for each other, as no lock is held. A node's weights stay in the
-second-level cache from its first batch to its last.
+What is here and in shuffling.py needs Numba (`pip install 'coterie[fast]'`). With ten rows a
+product is so short that Python and torch's dispatcher take longer than the processor. Here one call
+trains many nodes, and threads do not wait for each other, as no lock is held. A node's weights stay
+in the second-level cache from its first batch to its last.
 
 Every row of weights and values begins at a multiple of 64 bytes and is filled up with zeros, and
 every batch is filled up to a multiple of five rows. Sums may be reordered, but a number that is
@@ -33,7 +33,7 @@ PLACE, BIAS, HEIGHT, WIDTH, STRIDE, WEIGHTS, BIASES, VALUES, RELU = range(9)  # 
 zero = np.float32(0)  # which a sum of doubles makes one of
 
 
-def _compiled(function):  # type: ignore[no-untyped-def]
+def compiled(function):  # type: ignore[no-untyped-def]
     """Compile on first use; kept beside this file, or in the user's cache, where one can write."""
     how = {"nogil": True, "fastmath": REORDER, "error_model": "numpy"}
     try:
@@ -42,7 +42,7 @@ def _compiled(function):  # type: ignore[no-untyped-def]
         return numba.njit(**how)(function)
 
 
-@_compiled
+@compiled
 def train(given, rows, total, group, share, table, space, x, unit, y, order, ends, width, rates):  # type: ignore[no-untyped-def]
     """Train node after node, w <- w - rate grad on each batch of `width` examples, and add them up.
 
@@ -60,7 +60,7 @@ def train(given, rows, total, group, share, table, space, x, unit, y, order, end
         _add(total[group[i]], share[i], table, space)
 
 
-@_compiled
+@compiled
 def _load(w, table, space):  # type: ignore[no-untyped-def]
     """Copy a model [d] to where it is trained."""
     for layer in table[:-1]:
@@ -73,7 +73,7 @@ def _load(w, table, space):  # type: ignore[no-untyped-def]
             _copy(space[here : here + height], w[there : there + height])
 
 
-@_compiled
+@compiled
 def _add(total, share, table, space):  # type: ignore[no-untyped-def]
     """Add what was trained, times a share, to a sum [d]."""
     for layer in table[:-1]:
@@ -86,26 +86,26 @@ def _add(total, share, table, space):  # type: ignore[no-untyped-def]
             _add_row(total[there : there + height], share, space[here : here + height])
 
 
-@_compiled
+@compiled
 def _copy(to, of):  # type: ignore[no-untyped-def]
     for d in range(len(to)):
         to[d] = of[d]
 
 
-@_compiled
+@compiled
 def _add_row(to, share, of):  # type: ignore[no-untyped-def]
     for d in range(len(to)):
         to[d] += share * of[d]
 
 
-@_compiled
+@compiled
 def _values(table, space, number, m):  # type: ignore[no-untyped-def]
     """Return what goes into a layer, or the last one's scores: [m, stride]."""
     at, stride = table[number, VALUES], table[number, STRIDE]
     return space[at : at + m * stride].reshape(m, stride)
 
 
-@_compiled
+@compiled
 def _weight(layer, space):  # type: ignore[no-untyped-def]
     """Return a layer's weight [height, stride], of an even height: a row of zeros may follow."""
     height = layer[HEIGHT] + layer[HEIGHT] % 2
@@ -113,7 +113,7 @@ def _weight(layer, space):  # type: ignore[no-untyped-def]
     return space[layer[WEIGHTS] : end].reshape(height, layer[STRIDE])
 
 
-@_compiled
+@compiled
 def _step(table, space, x, unit, y, taken, rate):  # type: ignore[no-untyped-def]
     """Take one batch: forward, then back; a layer's values give way to their gradient."""
     last = len(table) - 1
@@ -144,7 +144,7 @@ def _step(table, space, x, unit, y, taken, rate):  # type: ignore[no-untyped-def
         dy = into
 
 
-@_compiled
+@compiled
 def _gather(x, unit, taken, into):  # type: ignore[no-untyped-def]
     """Take a batch's examples as floats; rows beyond them are zeros."""
     for r in range(len(taken)):
@@ -154,7 +154,7 @@ def _gather(x, unit, taken, into):  # type: ignore[no-untyped-def]
     into[len(taken) :] = zero
 
 
-@_compiled
+@compiled
 def _add_bias(out, bias, relu):  # type: ignore[no-untyped-def]
     for r in range(len(out)):
         for o in range(len(bias)):
@@ -162,7 +162,7 @@ def _add_bias(out, bias, relu):  # type: ignore[no-untyped-def]
             out[r, o] = zero if relu and value < zero else value
 
 
-@_compiled
+@compiled
 def _less_one(scores, y, taken, classes, rate):  # type: ignore[no-untyped-def]
     """Turn scores into the gradient of the mean loss by them, times the rate: softmax less one."""
     share = scores.dtype.type(rate / len(taken))
@@ -180,7 +180,7 @@ def _less_one(scores, y, taken, classes, rate):  # type: ignore[no-untyped-def]
     scores[len(taken) :] = zero
 
 
-@_compiled
+@compiled
 def _through(dx, into, relu):  # type: ignore[no-untyped-def]
     """Put the gradient in the place of a layer's values; where a ReLU gave zero, it is zero."""
     for r in range(len(into)):
@@ -188,7 +188,7 @@ def _through(dx, into, relu):  # type: ignore[no-untyped-def]
             into[r, d] = zero if relu and into[r, d] == zero else dx[r, d]
 
 
-@_compiled
+@compiled
 def _forward(x, weight, out):  # type: ignore[no-untyped-def]
     """out [m, height] = x weight', five rows of x and two of the weight at a time."""
     height, stride = weight.shape
@@ -214,7 +214,7 @@ def _forward(x, weight, out):  # type: ignore[no-untyped-def]
             out[r + 4, o], out[r + 4, o + 1] = a4, b4
 
 
-@_compiled
+@compiled
 def _back(dy, weight, dx):  # type: ignore[no-untyped-def]
     """dx [m, stride] = dy weight, four rows of the weight at a time, then two."""
     height, stride = weight.shape
@@ -238,7 +238,7 @@ def _back(dy, weight, dx):  # type: ignore[no-untyped-def]
                     dx[k, d] += a0 * weight[o, d] + a1 * weight[o + 1, d]
 
 
-@_compiled
+@compiled
 def _update(x, weight, dy):  # type: ignore[no-untyped-def]
     """weight -= dy' x, ten rows of x at a time, then five."""
     height, stride = weight.shape
@@ -264,7 +264,7 @@ def _update(x, weight, dy):  # type: ignore[no-untyped-def]
         _less_five(x[len(x) - ROWS :], weight, dy[len(x) - ROWS :])
 
 
-@_compiled
+@compiled
 def _less_five(x, weight, dy):  # type: ignore[no-untyped-def]
     """weight -= dy' x, for five rows."""
     height, stride = weight.shape

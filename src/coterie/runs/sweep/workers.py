@@ -17,6 +17,7 @@ from typing import Any
 
 from coterie.config.files import code_of
 from coterie.core.errors import CoterieError
+from coterie.core.spawning import leave_ctrl_c_to_parent, start_deaf
 from coterie.core.unexpected import foreseen
 from coterie.runs.execute import execute
 from coterie.runs.record import ROWS, resume_command
@@ -126,7 +127,7 @@ class _Team:
     def _start(self) -> _Worker:
         ours, theirs = self._context.Pipe()
         process = self._context.Process(target=_work, args=(theirs, self._every_s), daemon=True)
-        process.start()
+        start_deaf(process)
         theirs.close()  # so that the pipe ends when the worker does
         worker = _Worker(process, ours)
         self._workers.append(worker)
@@ -175,7 +176,7 @@ def _way(job: Job) -> str:
 
 def _work(pipe: Connection, every_s: float) -> None:
     """Run the jobs that come through the pipe, until it ends; leave the terminal to the parent."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    leave_ctrl_c_to_parent()
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     while True:
