@@ -107,6 +107,7 @@ lint: $(READY)  ## style only
 docs: $(READY)  ## the site: site/index.html, which opens from disk (installs mkdocs-material)
 	$(call extra,docs)
 	$(BIN)/python scripts/reference.py --check
+	$(BIN)/python scripts/verdict.py --check
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 	@echo "site: site/index.html"
 

@@ -112,10 +112,13 @@ def test_every_algorithm_is_in_the_reference_with_its_options() -> None:
         assert [option for option in options if option not in line] == [], name
 
 
-def test_the_written_reference_is_as_it_would_be_written() -> None:
-    script = ROOT / "scripts" / "reference.py"
+@pytest.mark.parametrize("name", ["reference.py", "verdict.py"])
+def test_a_written_page_is_as_it_would_be_written(name: str) -> None:
     done = subprocess.run(
-        [sys.executable, str(script), "--check"], capture_output=True, text=True, check=False
+        [sys.executable, str(ROOT / "scripts" / name), "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
 

@@ -220,7 +220,8 @@ def _reproduce(
     again: str,
 ) -> None:
     """Run what is left, unless there is no pace to do so, and show what there is."""
-    from coterie.paper import judge, markdown, narrow
+    from coterie.config.files import make_config
+    from coterie.paper import judge, markdown, narrow, not_run
     from coterie.render.page import dots_figure, write_report
     from coterie.render.page.html import png, write
     from coterie.runs.record import ROWS, resume_command
@@ -234,10 +235,14 @@ def _reproduce(
     left_out = [line.replace(resume_command(folder), again) for line in left_out]
     order = {job.folder: at for at, job in enumerate(every)}
     own = [run for run in runs if run.folder in order]  # and none that was put inside of one
-    runs = sorted(own, key=lambda run: order[run.folder])
+    ran = {run.folder: make_config(run.config) for run in own}
+    odd = {run.folder for run in own if ran[run.folder] != every[order[run.folder]].config}
+    left_out += [f"{folder}: has other settings than the run of that name" for folder in odd]
+    runs = sorted((run for run in own if run.folder not in odd), key=lambda run: order[run.folder])
     others = {path.parent for path in folder.rglob(ROWS)} - {job.folder for job in every}
     left_out += [f"{other}: not a run of this experiment at this scale" for other in sorted(others)]
-    tables = judge(name, runs)
+    whole = [ran[run.folder] for run in runs if run.summary["status"] == "complete"]
+    tables = [*judge(name, runs), *not_run([job.config for job in every], whole)]
     for table in tables:
         columns, rows = narrow(table)
         print_table(table.title, columns, rows, table.foot, wrap="verdict")

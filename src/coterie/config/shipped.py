@@ -48,7 +48,7 @@ def experiment_path(file: str) -> Path:
     """Find an experiment file by path, or by the name of one that ships with coterie."""
     path, there = Path(file), shipped()
     with suppress(OSError, ValueError):  # no name of a file: too long, or with NUL in it
-        if path.exists():
+        if path.exists() and not (path.is_dir() and file in there):  # runs of it, beside us
             return path
     if file in there:
         return there[file]
