@@ -1,61 +1,66 @@
 """Where groups pay: every method at its best, over skew, networks, models and nodes per edge.
 
-Usage: python benchmarks/map.py [--out FOLDER] [--parts A,B] [--no-run]; `make bench-map` runs it.
-A cell is a skew, a model, a number of nodes per edge, and a network. Learning rate and schedule of
-every method are searched as by `coterie fair`: as many trials each, on one seed, scored on the
-validation part. The best runs with other seeds, scored on the test part. The network moves the
-clock, and what groups are searched for by it: for every network groups are planned anew, but runs
-whose groups, schedule, rate and seed are the same train the same, and are trained once. All that
-was trained is kept in FOLDER/trained.jsonl, and cells that are done in FOLDER/cells.jsonl, so that
+Usage: python benchmarks/map.py [--out FOLDER] [--parts A,B] [--check]; `make bench-map` runs it.
+A cell is a skew, a model's size, a number of nodes per edge, and a network. Learning rate and
+schedule of every method are searched as by `coterie fair`: as many trials each, on one seed, scored
+on the validation part. The best runs with other seeds, scored on the test part.
+
+What is learnt is softmax regression on small images, by full batches: little enough for a few lines
+of NumPy, which --check holds against the engine. The network moves the clock, and the groups that
+are searched for by it: groups are planned anew for every network, and what has the same groups,
+schedule, rate and seed is trained once. Cells that are done are kept in FOLDER/cells.jsonl, so that
 the same command goes on where it was stopped.
 """
 
 import argparse
-import hashlib
 import json
 import math
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from coterie.analysis.fair import COMBINED, METHODS, Method, space_of
-from coterie.analysis.tuning import Score, best, next_points, score, values_at
-from coterie.config.factories import load_dataset
+import numpy as np
+
+from coterie.analysis.fair import COMBINED, METHODS, space_of
+from coterie.analysis.tuning import Point, Score, Space, best, next_points, score, values_at
+from coterie.config.factories import divide, load_dataset
 from coterie.config.files import make_config
-from coterie.config.prepare import Prepared, prepare
-from coterie.core.errors import DivergenceError, GroupingError
+from coterie.config.prepare import prepare
+from coterie.core.arrays import Floats, Ints
+from coterie.core.errors import GroupingError
 from coterie.data import Dataset
-from coterie.grouping import Evidence, Grouping
+from coterie.grouping import Grouping
+from coterie.grouping.planner import canon
 from coterie.network import Transfer
 from coterie.partition.measure import emd, pooled
-from coterie.simulation.loop import first_evidence, rounds
-from coterie.simulation.planning import asked, evidence_for, evidence_upload
+from coterie.simulation.loop import rounds
+from coterie.simulation.planning import asked, evidence_upload
 from coterie.simulation.problem import Problem
 
 Json = dict[str, Any]
 SKEWS: dict[str, Json] = {
-    "iid": {"kind": "iid"},
-    "dirichlet": {"kind": "dirichlet", "alpha": 0.3, "placement": "random"},
-    "one class": {"kind": "pathological", "classes_per_node": 1, "placement": "random"},
-    "one class, by edge": {"kind": "Dtt", "sd": 0.0},
+    "alike": {"kind": "iid"},
+    "uneven": {"kind": "dirichlet", "alpha": 0.3, "placement": "random"},
+    "one class a node": {"kind": "pathological", "classes_per_node": 1, "placement": "random"},
+    "one class an edge": {"kind": "Dtt", "sd": 0.0},
 }
-PLACES = ("edge-cloud", "fat-tree")  # edges and a cloud serve; members serve
-RATIOS = (10.0, 100.0, 1.0)  # how many times as fast a node's own link is
+PLACES = {"edge-cloud": "backhaul", "fat-tree": "pod"}  # networks, and their slow tier
+RATIOS = (1.0, 3.0, 10.0, 30.0, 100.0)  # how many times as fast a node's own link is
+MODELS = {"31 kB": 31_400, "800 kB": 796_840}  # softmax regression and 2NN, on the wire
 FAST, FAST_S, SLOW_S = 12.5, 0.005, 0.01  # MByte/s and latency of it, and latency of the others
-EDGES, SEEDS, TRIALS, STEPS, TARGET = 10, 4, 10, 60, 0.7
-SHAKES = 3  # of the search for groups, which takes most of the time otherwise
-RATES = {"sr": 0.5, "2nn": 0.5}  # in the middle of those that are tried
+FLOPS = 5e9  # of a node, a second
+EDGES, SEEDS, TRIALS, STEPS, TARGET = 10, 5, 12, 60, 0.65
+RATE, DECAY = 1.0, 0.99  # in the middle of those that are tried, and its factor every step
 NAMES = ("fedavg", "hierfavg", "random", "coterie")
-SLOW_TIERS = {"edge-cloud": "backhaul", "fat-tree": "pod"}
-PARTS = {  # models, nodes per edge, networks
-    "sr": (("sr",), (4,), PLACES, RATIOS),
-    "nodes": (("sr",), (2, 10), PLACES, RATIOS),
-    "2nn": (("2nn",), (4,), PLACES, RATIOS),
+PARTS = {  # models, nodes per edge
+    "small": (("31 kB",), (4,)),
+    "large": (("800 kB",), (4,)),
+    "nodes": (("31 kB",), (2, 10)),
 }
 
 
@@ -72,154 +77,164 @@ class Cell(NamedTuple):
 def cells(parts: Sequence[str]) -> Iterator[Cell]:
     """List the cells of the parts."""
     for part in parts:
-        for model, n, place, skew, slow in product(*_order(PARTS[part])):
-            yield Cell(skew, model, n, place, slow)
+        models, per_edge = PARTS[part]
+        for found in product(SKEWS, models, per_edge, PLACES, RATIOS):
+            yield Cell(*found)
 
 
-def _order(part: tuple[Any, ...]) -> tuple[Any, ...]:
-    models, per_edge, places, ratios = part
-    return models, per_edge, places, tuple(SKEWS), ratios
+@cache
+def images() -> Dataset:
+    """Return the embedded images, a third of them, shrunk to 7 by 7."""
+    told = {"data": {"name": "mnist-f-mini", "sample": 0.3}}
+    whole = load_dataset(make_config(told))
+    x = whole.x.reshape(-1, 1, 7, 4, 7, 4).mean(axis=(3, 5)).astype(whole.x.dtype)
+    return replace(whole, x=x)
 
 
-def settings(cell: Cell, seed: int, scored: str, lr: float, algorithm: Json) -> Json:
+def settings(cell: Cell, seed: int, scored: str, *, combined: bool, algorithm: Json) -> Json:
     """Return the settings of a run."""
+    part = {**SKEWS[cell.skew], "num_nodes": EDGES * cell.per_edge, "num_edges": EDGES}
+    network = {
+        "topology": cell.place,
+        "link_mbytes_per_s": FAST / cell.ratio,
+        "latency_s": SLOW_S,
+        "access_mbytes_per_s": FAST,
+        "access_latency_s": FAST_S,
+        "combine": "all" if combined else "none",
+    }
     return {
         "seed": seed,
         "data": {"name": "mnist-f-mini", "sample": 0.3, "scored": scored},
-        "partition": {
-            **SKEWS[cell.skew],
-            "num_nodes": EDGES * cell.per_edge,
-            "num_edges": EDGES,
-        },
-        "model": {"name": cell.model},
-        "network": {
-            "topology": cell.place,
-            "link_mbytes_per_s": FAST / cell.ratio,
-            "latency_s": SLOW_S,
-            "access_mbytes_per_s": FAST,
-            "access_latency_s": FAST_S,
-        },
-        "algorithm": {"shakes": SHAKES, **algorithm},
-        "train": {"steps": STEPS, "lr": lr, "measure": ["accuracy"], "batch_size": "full"},
+        "partition": part,
+        "network": network,
+        "algorithm": algorithm,
+        "train": {"steps": STEPS, "measure": ["accuracy"], "batch_size": "full"},
     }
 
 
-class Mean(NamedTuple):
-    """A mean: after which step, of groups or of all, and the accuracy if it was measured."""
+@dataclass(frozen=True, eq=False)
+class Work:
+    """Examples of every node, padded [n, m, d + 1], what is scored, and the first model."""
 
-    t: int
-    event: str
-    accuracy: float | None
-
-
-class Kept:
-    """Lines of JSON by key, in a file that grows."""
-
-    def __init__(self, path: Path) -> None:
-        """Read what is there; a last line that was cut off is left out."""
-        self._path, self.by_key = path, {}
-        if path.exists():
-            for line in path.read_text().splitlines():
-                with_key = json.loads(line) if line.endswith("}") else {}
-                if with_key:
-                    self.by_key[with_key["key"]] = with_key["value"]
-
-    def add(self, key: str, value: Any) -> None:
-        """Keep a value."""
-        self.by_key[key] = value
-        with self._path.open("a") as file:
-            file.write(json.dumps({"key": key, "value": value}) + "\n")
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A method at one point of its search, on one seed."""
-
-    cell: Cell
-    name: str
-    combined: bool
-    values: tuple[tuple[str, Any], ...]  # of the searched settings
-    seed: int
-    scored: str
-
-    @property
-    def method(self) -> Method:
-        """What it is."""
-        return METHODS[self.name]
-
-    @property
-    def lr(self) -> float:
-        """Its learning rate."""
-        return float(dict(self.values)["train.lr"])
-
-    @property
-    def algorithm(self) -> Json:
-        """Its settings of [algorithm]."""
-        both = {**self.method.settings, **dict(self.values)}
-        return {k.removeprefix("algorithm."): v for k, v in both.items() if k.startswith("algo")}
+    x: Floats
+    y: Floats  # one-hot, and 0 where there is no example [n, m, classes]
+    share: Floats  # 1 over a node's examples where there is one [n, m, 1]
+    scored_x: Floats
+    scored_y: Ints
+    first: Floats  # [d + 1, classes]
+    p: Floats
 
 
 @cache
-def data_of(model: str) -> Dataset:
-    """Load the images."""
-    some = Cell("iid", model, 4, PLACES[0], 1.0)
-    return load_dataset(make_config(settings(some, 0, "val", 0.1, {})))
+def work_of(skew: str, per_edge: int, seed: int, scored: str) -> Work:
+    """Deal the images to nodes, as a run does."""
+    cell = Cell(skew, "31 kB", per_edge, "edge-cloud", 1.0)
+    algorithm = {"name": "fedavg", "num_groups": 1, "tau2": 1}
+    config = make_config(settings(cell, seed, scored, combined=False, algorithm=algorithm))
+    problem = prepare(config, images()).problem
+    flat = problem.first_models.w[0].numpy()
+    held = divide(config, images())
+    data, split, indices = held.dataset, held.split, held.partition.indices
+    d, classes = data.x[0].size, data.n_classes
+    x = np.ones((len(data.x), d + 1), dtype=np.float32)
+    x[:, :d] = data.x.reshape(-1, d).astype(np.float32) / 255
+    n, most = len(indices), max(map(len, indices))
+    xs, ys = np.zeros((n, most, d + 1), np.float32), np.zeros((n, most, classes), np.float32)
+    share = np.zeros((n, most, 1), np.float32)
+    for i, own in enumerate(indices):
+        at, m = split.train[own], len(own)
+        xs[i, :m], ys[i, :m], share[i, :m] = x[at], np.eye(classes)[data.y[at]], 1 / m
+    first = np.concatenate([flat[: classes * d].reshape(classes, d).T, flat[None, classes * d :]])
+    part = split.val if scored == "val" else split.test
+    return Work(xs, ys, share, x[part], data.y[part], first, problem.fleet.p)
 
 
-def problem_of(ask: Asked) -> Problem:
-    """Put together what trains and what is timed."""
-    told = settings(ask.cell, ask.seed, ask.scored, ask.lr, ask.algorithm)
-    told["network"]["combine"] = "all" if ask.combined else "none"
-    made: Prepared = prepare(make_config(told), data_of(ask.cell.model))
-    return made.problem
+class Schedule(NamedTuple):
+    """When there is a mean; who searches has one of all nodes after the first step."""
+
+    tau1: int
+    tau2: int
+    searched: bool
+
+    def event(self, t: int) -> str:
+        """Name the mean after step t."""
+        if t % (self.tau1 * self.tau2) == 0 or (self.searched and t == 1):
+            return "global"
+        return "group" if self.tau2 > 1 and t % self.tau1 == 0 else ""
 
 
 @cache
-def shown(skew: str, model: str, per_edge: int, seed: int, scored: str, lr: float) -> Evidence:
-    """Return what nodes show a search after one step, which no network changes."""
-    cell = Cell(skew, model, per_edge, PLACES[0], 1.0)
-    values = (("train.lr", lr), ("algorithm.num_groups", 2))
-    return first_evidence(problem_of(Asked(cell, "coterie", False, values, seed, scored)))
-
-
-def planned(ask: Asked, problem: Problem) -> Grouping:
-    """Return a method's groups on its network."""
-    if not ask.method.grouped:
-        return problem.everyone.grouping
-    evidence = evidence_for(problem, None, 0)
-    if problem.view.needs == "gradients":
-        cell = ask.cell
-        told = shown(cell.skew, cell.model, cell.per_edge, ask.seed, ask.scored, ask.lr)
-        evidence = replace(evidence, gram=told.gram, last_layer=told.last_layer)
-    return asked(problem.planner, evidence, problem.seed, limited=problem.policy.searches)
-
-
-def canon(z: Any) -> list[int]:
-    """Number groups in the order of their first nodes."""
-    number: dict[int, int] = {}
-    return [number.setdefault(int(k), len(number)) for k in z]
-
-
-def key_of(ask: Asked, grouping: Grouping, problem: Problem) -> str:
-    """Name all that decides what is learnt: data, groups, when there is a mean, rate and seed."""
-    cell, plan = ask.cell, problem.schedule
-    what = [cell.skew, cell.model, cell.per_edge, ask.seed, ask.scored, ask.lr, STEPS, TARGET]
-    what += [plan.tau1, plan.tau2, problem.policy.searches]
-    what += [canon(grouping.z) if ask.method.grouped else []]
-    return hashlib.sha256(json.dumps(what).encode()).hexdigest()[:24]
-
-
-def trained(problem: Problem, grouping: Grouping) -> list[Mean]:
-    """Train until the target is reached, or all steps are done; none if it diverges."""
-    found = []
-    try:
-        for s in rounds(replace(problem, planner=lambda *_: grouping)):
-            found.append(Mean(s.t, s.row.event, s.row.test_accuracy))
-            if s.t and (s.row.test_accuracy or 0.0) >= TARGET:
+def learnt(
+    work: Work, z: bytes, schedule: Schedule, lr: float
+) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    """Train until the target is reached; return steps and accuracies of global means."""
+    n, groups = len(work.p), np.frombuffer(z, dtype=np.int32)
+    mean = (groups[:, None] == groups[None, :]) * work.p
+    mean = (mean / mean.sum(axis=1, keepdims=True)).astype(np.float32)
+    w = np.repeat(work.first[None], n, axis=0)
+    steps, accuracies = [], []
+    for t in range(1, STEPS + 1):
+        logits = work.x @ w
+        logits -= logits.max(axis=2, keepdims=True)
+        np.exp(logits, out=logits)
+        logits /= logits.sum(axis=2, keepdims=True)
+        w -= lr * DECAY ** (t - 1) * (work.x.transpose(0, 2, 1) @ ((logits - work.y) * work.share))
+        event = schedule.event(t)
+        if event == "group":
+            w = np.einsum("ij,jdc->idc", mean, w, optimize=True)
+        elif event == "global":
+            w[:] = np.einsum("j,jdc->dc", work.p.astype(np.float32), w)
+            found = (work.scored_x @ w[0]).argmax(axis=1) == work.scored_y
+            steps.append(t)
+            accuracies.append(float(found.mean()))
+            if accuracies[-1] >= TARGET or not np.isfinite(w[0]).all():
                 break
-    except DivergenceError:
-        return []
-    return found
+    return tuple(steps), tuple(accuracies)
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """A network with its nodes, as a run has them, and a model's size."""
+
+    problem: Problem
+    nbytes: int
+    step_s: float
+    tier: str
+
+    @property
+    def everyone(self) -> Grouping:
+        """All nodes."""
+        return self.problem.fleet.together(self.nbytes)
+
+    def transfer(self, grouping: Grouping) -> Transfer:
+        """Time a mean."""
+        network = self.problem.fleet.network
+        return network.aggregation(grouping.z, grouping.servers, self.nbytes)
+
+
+@cache
+def place_at(cell: Cell, seed: int, scored: str, *, combined: bool, name: str) -> Place:
+    """Put a network together."""
+    algorithm = {**_settings(name), "num_groups": 2, "evidence": "labels"}
+    told = settings(cell, seed, scored, combined=combined, algorithm=algorithm)
+    problem = prepare(make_config(told), images()).problem
+    nbytes = MODELS[cell.model]
+    most = max(work_of(cell.skew, cell.per_edge, seed, scored).share.astype(bool).sum(axis=1))[0]
+    return Place(problem, nbytes, float(6 * nbytes / 4 * most / FLOPS), PLACES[cell.place])
+
+
+def _settings(name: str) -> Json:
+    return {key.removeprefix("algorithm."): v for key, v in METHODS[name].settings.items()}
+
+
+@cache
+def planned(place: Place, num_groups: int, tau2: int) -> Grouping:
+    """Return a method's groups on its network, by labels."""
+    problem, fleet = place.problem, place.problem.fleet
+    global_s = place.transfer(place.everyone).seconds
+    evidence = fleet.evidence(num_groups, tau2, place.nbytes, global_s)
+    evidence = problem.view.of(evidence, fleet.class_counts, None, problem.seed, 0)
+    return asked(problem.planner, evidence, problem.seed, limited=problem.policy.searches)
 
 
 class Reach(NamedTuple):
@@ -230,67 +245,53 @@ class Reach(NamedTuple):
     nearest: float | None
 
 
-def reach(problem: Problem, grouping: Grouping, means: Sequence[Mean]) -> Reach:
-    """Time what was trained by a problem's clock."""
-    fleet, nbytes, tier = problem.fleet, problem.model_bytes, None
-    of = {"global": problem.everyone.transfer}
-    of["group"] = fleet.averaging(grouping, nbytes).transfer
-    tier = SLOW_TIERS["edge-cloud" if fleet.network.topology.places else "fat-tree"]
-    total, before, known = Transfer(0.0, {}), 0, []
-    for at in map(Mean._make, means):
-        total += Transfer((at.t - before) * fleet.step_s, {})
-        if at.event in of:
-            total += of[at.event]
-        if at.event == "global" and before == 0 and problem.policy.searches:
-            total += evidence_upload(problem)
-        before = at.t
-        if at.t and at.accuracy is not None:
-            known.append(at.accuracy)
-            if at.accuracy >= TARGET:
-                return Reach(total.seconds, float(total.bytes_by_tier.get(tier, 0)), max(known))
-    return Reach(None, None, max(known) if known else None)
-
-
-class Runs:
-    """What was trained, and what is trained when it is asked for."""
-
-    def __init__(self, kept: Kept) -> None:
-        """Begin with what is kept."""
-        self.kept, self.new = kept, 0
-
-    def reach(self, ask: Asked) -> Reach:
-        """Return when a method reaches the target at one point on one seed."""
-        problem = problem_of(ask)
+def reach(cell: Cell, name: str, values: Json, seed: int, scored: str, *, combined: bool) -> Reach:
+    """Return when a method reaches the target at one point on one seed."""
+    place = place_at(cell, seed, scored, combined=combined, name=name)
+    method, tau1 = METHODS[name], values["algorithm.tau1"]
+    tau2, K = values.get("algorithm.tau2", 1), values.get("algorithm.num_groups", EDGES)
+    grouping = place.everyone
+    if method.grouped:
         try:
-            grouping = planned(ask, problem)
+            grouping = planned(place, K, tau2)
         except GroupingError:
             return Reach(None, None, None)
-        key = key_of(ask, grouping, problem)
-        if key not in self.kept.by_key:
-            self.new += 1
-            self.kept.add(key, trained(problem, grouping))
-        return reach(problem, grouping, self.kept.by_key[key])
+    schedule = Schedule(tau1, tau2, method.searched)
+    work = work_of(cell.skew, cell.per_edge, seed, scored)
+    steps, accuracies = learnt(work, canon(grouping.z), schedule, values["train.lr"])
+    if not steps or not accuracies[-1] >= TARGET:
+        known = [a for a in accuracies if math.isfinite(a)]
+        return Reach(None, None, max(known, default=None))
+    events = [schedule.event(t) for t in range(1, steps[-1] + 1)]
+    total = Transfer(steps[-1] * place.step_s, {})
+    if method.searched:
+        total += evidence_upload(place.problem)
+    for event, group in (("global", place.everyone), ("group", grouping)):
+        if number := events.count(event):
+            one = place.transfer(group)
+            moved = {tier: number * n for tier, n in one.bytes_by_tier.items()}
+            total += Transfer(number * one.seconds, moved)
+    return Reach(total.seconds, float(total.bytes_by_tier.get(place.tier, 0)), accuracies[-1])
 
 
-def searched(ask_at: Any, method: Method, cell: Cell, runs: Runs) -> tuple[Json, Score]:
+def searched(cell: Cell, name: str, *, combined: bool) -> tuple[Json, Score]:
     """Search a method's settings, as `coterie fair` does."""
-    space = space_of(method, RATES[cell.model], EDGES * cell.per_edge)
-    tried: dict[tuple[int, ...], Score] = {}
+    space: Space = space_of(METHODS[name], RATE, EDGES * cell.per_edge)
+    tried: dict[Point, Score] = {}
     while points := next_points(space, tried, TRIALS):
         for point in points:
-            found = runs.reach(ask_at(values=tuple(values_at(space, point).items())))
+            found = reach(cell, name, values_at(space, point), 0, "val", combined=combined)
             tried[point] = score(found.seconds, found.nearest)
     return values_at(space, best(tried)), tried[best(tried)]
 
 
-def measured(cell: Cell, runs: Runs) -> Json:
+def measured(cell: Cell) -> Json:
     """Return all that is known of a cell."""
     found: Json = {}
     for name, combined in product(NAMES, (False, True)):
-        ask_at = partial(Asked, cell, name, combined, seed=0, scored="val")
-        values, told = searched(ask_at, METHODS[name], cell, runs)
+        values, told = searched(cell, name, combined=combined)
         tests = {
-            seed: runs.reach(Asked(cell, name, combined, tuple(values.items()), seed, "test"))
+            seed: reach(cell, name, values, seed, "test", combined=combined)
             for seed in range(1, SEEDS + 1)
         }
         found[name + COMBINED * combined] = {
@@ -299,42 +300,49 @@ def measured(cell: Cell, runs: Runs) -> Json:
             "seconds": {seed: each.seconds for seed, each in tests.items()},
             "slow_bytes": {seed: each.slow_bytes for seed, each in tests.items()},
         }
-    return {"cell": list(cell), "methods": found, "place": place_of(cell)}
+    return {"cell": cell._asdict(), "methods": found, "place": coordinates(cell)}
 
 
-def place_of(cell: Cell) -> Json:
+def coordinates(cell: Cell) -> Json:
     """Say where a cell is, as a plan can say it of any fleet: by seconds, and by labels."""
-    values = (("train.lr", 0.1), ("algorithm.tau1", 1), ("algorithm.tau2", 2))
     found: Json = {}
-    for combined in (False, True):
-        ask = Asked(cell, "hierfavg", combined, values, 1, "test")
-        problem = problem_of(ask)
-        edges = problem.fleet.averaging(planned(ask, problem), problem.model_bytes)
-        how = "combined" if combined else "alone"
-        found[f"global_s_{how}"] = problem.everyone.transfer.seconds
-        found[f"edge_s_{how}"] = edges.transfer.seconds
-        found["step_s"] = problem.fleet.step_s
-    counts = problem.fleet.class_counts
-    found["nodes_emd"] = float(emd(counts).mean())
-    found["edges_emd"] = float(emd(pooled(counts, problem.fleet.edge_of)).mean())
+    for combined, how in ((False, "alone"), (True, "combined")):
+        place = place_at(cell, 1, "test", combined=combined, name="hierfavg")
+        found[f"global_s_{how}"] = place.transfer(place.everyone).seconds
+        found[f"edge_s_{how}"] = place.transfer(planned(place, EDGES, 2)).seconds
+    fleet = place.problem.fleet
+    found["step_s"] = place.step_s
+    found["nodes_emd"] = float(emd(fleet.class_counts).mean())
+    found["edges_emd"] = float(emd(pooled(fleet.class_counts, fleet.edge_of)).mean())
     return found
 
 
-def check(cell: Cell, runs: Runs) -> None:
-    """Hold what is timed here against runs on the cell's own network, whose clock is the loop's."""
+def check(cell: Cell) -> None:
+    """Hold accuracies and seconds against those of the engine and its clock."""
     for name, combined in product(NAMES, (False, True)):
-        space = space_of(METHODS[name], RATES[cell.model], EDGES * cell.per_edge)
-        values = tuple(values_at(space, tuple(len(axis.values) // 2 for axis in space)).items())
-        ask = Asked(cell, name, combined, values, 1, "test")
-        found, own = runs.reach(ask), None
-        for s in rounds(problem_of(ask)):
-            if s.t and (s.row.test_accuracy or 0.0) >= TARGET:
-                own = s.row.seconds
-                break
-        print(f"{cell}, {name}{COMBINED * combined}: {found.seconds} here, {own} by a run")
-        if (own is None) != (found.seconds is None) or not math.isclose(
-            own or 0.0, found.seconds or 0.0, rel_tol=1e-9
-        ):
+        space = space_of(METHODS[name], RATE, EDGES * cell.per_edge)
+        values = values_at(space, tuple(len(axis.values) // 2 for axis in space))
+        values |= {"algorithm.tau1": 2}
+        mine = reach(cell, name, values, 1, "test", combined=combined)
+        own = {key.removeprefix("algorithm."): v for key, v in values.items() if "algo" in key}
+        algorithm = {"evidence": "labels", **_settings(name), **own}
+        told = settings(cell, 1, "test", combined=combined, algorithm=algorithm)
+        told["train"]["lr"] = values["train.lr"]
+        problem = prepare(make_config(told), images()).problem
+        place = place_at(cell, 1, "test", combined=combined, name=name)
+        fleet = replace(problem.fleet, step_s=place.step_s)
+        problem = replace(problem, fleet=fleet, model_bytes=place.nbytes)
+        theirs, seen = None, []
+        for s in rounds(problem):
+            if s.t and s.row.test_accuracy is not None:
+                seen.append(s.row.test_accuracy)
+                if seen[-1] >= TARGET:
+                    theirs = s.row.seconds
+                    break
+        print(f"{cell}, {name}{COMBINED * combined}: {mine} here, {theirs}, {max(seen)} by a run")
+        if theirs is None and mine.seconds is None:
+            continue
+        if not math.isclose(theirs or 0.0, mine.seconds or 0.0, rel_tol=1e-9):
             sys.exit("these should be the same")
 
 
@@ -343,23 +351,25 @@ def main() -> None:
     ask = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     ask.add_argument("--out", type=Path, default=Path("runs/map"))
     ask.add_argument("--parts", default=",".join(PARTS), help="some of them")
-    ask.add_argument("--check", action="store_true", help="hold times against runs, and stop")
+    ask.add_argument("--check", action="store_true", help="hold some against runs, and stop")
     told = ask.parse_args()
-    told.out.mkdir(parents=True, exist_ok=True)
-    runs, done = Runs(Kept(told.out / "trained.jsonl")), Kept(told.out / "cells.jsonl")
-    wanted = list(cells(told.parts.split(",")))
     if told.check:
         for place in PLACES:
-            check(Cell("one class", "sr", 4, place, 10.0), runs)
+            check(Cell("one class a node", "31 kB", 4, place, 10.0))
         return
+    told.out.mkdir(parents=True, exist_ok=True)
+    path = told.out / "cells.jsonl"
+    lines = path.read_text().splitlines() if path.exists() else []
+    done = {Cell(**json.loads(line)["cell"]) for line in lines if line.endswith("}")}
+    wanted = list(cells(told.parts.split(",")))
     for number, cell in enumerate(wanted, 1):
-        key = json.dumps(cell)
-        if key not in done.by_key:
-            began, before = time.process_time(), runs.new
-            done.add(key, measured(cell, runs))
+        if cell not in done:
+            began = time.process_time()
+            line = json.dumps(measured(cell))
+            with path.open("a") as file:
+                file.write(f"{line}\n")
             took = time.process_time() - began
-            new = runs.new - before
-            print(f"[{number}/{len(wanted)}] {cell}: {new} trained, {took:.0f} CPU s", flush=True)
+            print(f"[{number}/{len(wanted)}] {cell}: {took:.1f} CPU s", flush=True)
 
 
 if __name__ == "__main__":
