@@ -41,6 +41,7 @@ from coterie.partition.measure import emd, pooled
 from coterie.simulation.loop import rounds
 from coterie.simulation.planning import asked, evidence_upload
 from coterie.simulation.problem import Problem
+from coterie.simulation.search import Search
 
 Json = dict[str, Any]
 SKEWS: dict[str, Json] = {
@@ -50,11 +51,12 @@ SKEWS: dict[str, Json] = {
     "one class an edge": {"kind": "Dtt", "sd": 0.0},
 }
 PLACES = {"edge-cloud": "backhaul", "fat-tree": "pod"}  # networks, and their slow tier
-RATIOS = (1.0, 3.0, 10.0, 30.0, 100.0)  # how many times as fast a node's own link is
+RATIOS = (1.0, 10.0, 100.0)  # how many times as fast a node's own link is
 MODELS = {"31 kB": 31_400, "800 kB": 796_840}  # softmax regression and 2NN, on the wire
 FAST, FAST_S, SLOW_S = 12.5, 0.005, 0.01  # MByte/s and latency of it, and latency of the others
 FLOPS = 5e9  # of a node, a second
-EDGES, SEEDS, TRIALS, STEPS, TARGET = 10, 5, 12, 60, 0.65
+EDGES, SEEDS, TRIALS, STEPS, TARGET = 10, 5, 10, 100, 0.6
+SHAKES = 2  # of Coterie's search
 RATE, DECAY = 1.0, 0.99  # in the middle of those that are tried, and its factor every step
 NAMES = ("fedavg", "hierfavg", "random", "coterie")
 PARTS = {  # models, nodes per edge
@@ -213,28 +215,38 @@ class Place:
 
 
 @cache
-def place_at(cell: Cell, seed: int, scored: str, *, combined: bool, name: str) -> Place:
-    """Put a network together."""
-    algorithm = {**_settings(name), "num_groups": 2, "evidence": "labels"}
-    told = settings(cell, seed, scored, combined=combined, algorithm=algorithm)
-    problem = prepare(make_config(told), images()).problem
-    nbytes = MODELS[cell.model]
-    most = max(work_of(cell.skew, cell.per_edge, seed, scored).share.astype(bool).sum(axis=1))[0]
-    return Place(problem, nbytes, float(6 * nbytes / 4 * most / FLOPS), PLACES[cell.place])
-
-
-def _settings(name: str) -> Json:
-    return {key.removeprefix("algorithm."): v for key, v in METHODS[name].settings.items()}
+def problem_at(cell: Cell, seed: int, scored: str) -> Problem:
+    """Prepare a run by Coterie's search on a cell's network."""
+    told = settings(cell, seed, scored, combined=False, algorithm=_algorithm("coterie"))
+    return prepare(make_config(told), images()).problem
 
 
 @cache
-def planned(place: Place, num_groups: int, tau2: int) -> Grouping:
+def place_at(cell: Cell, seed: int, scored: str, *, combined: bool) -> Place:
+    """Put a network together."""
+    problem = problem_at(cell, seed, scored)
+    network = replace(problem.fleet.network, combine=combined)
+    problem = replace(problem, fleet=replace(problem.fleet, network=network))
+    work, nbytes = work_of(cell.skew, cell.per_edge, seed, scored), MODELS[cell.model]
+    most = int((work.share > 0).sum(axis=1).max())
+    return Place(problem, nbytes, 6 * nbytes / 4 * most / FLOPS, PLACES[cell.place])
+
+
+def _algorithm(name: str) -> Json:
+    own = METHODS[name].settings.items()
+    own = {key.removeprefix("algorithm."): value for key, value in own}
+    return {"num_groups": 2, "evidence": "labels", "shakes": SHAKES, **own}
+
+
+@cache
+def planned(place: Place, name: str, num_groups: int, tau2: int) -> Grouping:
     """Return a method's groups on its network, by labels."""
     problem, fleet = place.problem, place.problem.fleet
     global_s = place.transfer(place.everyone).seconds
     evidence = fleet.evidence(num_groups, tau2, place.nbytes, global_s)
     evidence = problem.view.of(evidence, fleet.class_counts, None, problem.seed, 0)
-    return asked(problem.planner, evidence, problem.seed, limited=problem.policy.searches)
+    planners = {"hierfavg": Search("edge").planner(), "random": Search("random").planner()}
+    return asked(planners.get(name, problem.planner), evidence, problem.seed)
 
 
 class Reach(NamedTuple):
@@ -247,13 +259,13 @@ class Reach(NamedTuple):
 
 def reach(cell: Cell, name: str, values: Json, seed: int, scored: str, *, combined: bool) -> Reach:
     """Return when a method reaches the target at one point on one seed."""
-    place = place_at(cell, seed, scored, combined=combined, name=name)
+    place = place_at(cell, seed, scored, combined=combined)
     method, tau1 = METHODS[name], values["algorithm.tau1"]
     tau2, K = values.get("algorithm.tau2", 1), values.get("algorithm.num_groups", EDGES)
     grouping = place.everyone
     if method.grouped:
         try:
-            grouping = planned(place, K, tau2)
+            grouping = planned(place, name, K, tau2)
         except GroupingError:
             return Reach(None, None, None)
     schedule = Schedule(tau1, tau2, method.searched)
@@ -264,7 +276,7 @@ def reach(cell: Cell, name: str, values: Json, seed: int, scored: str, *, combin
         return Reach(None, None, max(known, default=None))
     events = [schedule.event(t) for t in range(1, steps[-1] + 1)]
     total = Transfer(steps[-1] * place.step_s, {})
-    if method.searched:
+    if name == "coterie":
         total += evidence_upload(place.problem)
     for event, group in (("global", place.everyone), ("group", grouping)):
         if number := events.count(event):
@@ -307,9 +319,9 @@ def coordinates(cell: Cell) -> Json:
     """Say where a cell is, as a plan can say it of any fleet: by seconds, and by labels."""
     found: Json = {}
     for combined, how in ((False, "alone"), (True, "combined")):
-        place = place_at(cell, 1, "test", combined=combined, name="hierfavg")
+        place = place_at(cell, 1, "test", combined=combined)
         found[f"global_s_{how}"] = place.transfer(place.everyone).seconds
-        found[f"edge_s_{how}"] = place.transfer(planned(place, EDGES, 2)).seconds
+        found[f"edge_s_{how}"] = place.transfer(planned(place, "hierfavg", EDGES, 2)).seconds
     fleet = place.problem.fleet
     found["step_s"] = place.step_s
     found["nodes_emd"] = float(emd(fleet.class_counts).mean())
@@ -325,11 +337,11 @@ def check(cell: Cell) -> None:
         values |= {"algorithm.tau1": 2}
         mine = reach(cell, name, values, 1, "test", combined=combined)
         own = {key.removeprefix("algorithm."): v for key, v in values.items() if "algo" in key}
-        algorithm = {"evidence": "labels", **_settings(name), **own}
+        algorithm = {**_algorithm(name), **own}
         told = settings(cell, 1, "test", combined=combined, algorithm=algorithm)
         told["train"]["lr"] = values["train.lr"]
         problem = prepare(make_config(told), images()).problem
-        place = place_at(cell, 1, "test", combined=combined, name=name)
+        place = place_at(cell, 1, "test", combined=combined)
         fleet = replace(problem.fleet, step_s=place.step_s)
         problem = replace(problem, fleet=fleet, model_bytes=place.nbytes)
         theirs, seen = None, []

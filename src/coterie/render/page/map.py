@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from coterie.preview.map import Here, Spot
+from coterie.render.page.html import Table
 
 SHOWN = 4  # nodes per edge of the spots that are drawn
 WIDEST = 4.0  # times as fast, where the colours end
@@ -19,6 +20,35 @@ NAMES = {
     "fedavg": "FedAvg",
     "either": "either",
 }
+
+
+def here_table(place: Here) -> Table:
+    """Write where a plan is on the map, and what was first at the nearest spot."""
+    spot = place.spot
+    rows = [
+        ("a mean of all takes", f"{place.wait:.3g} times", f"{spot.wait:.3g} times"),
+        ("nodes' label shares differ by", f"{place.nodes_emd:.2f}", f"{spot.nodes_emd:.2f}"),
+        ("edges' label shares differ by", f"{place.edges_emd:.2f}", f"{spot.edges_emd:.2f}"),
+    ]
+    if not place.near:
+        title = "off the map: nothing like it was measured"
+    else:
+        title = f"On the map of measured fleets, the nearest: {spot.skew}, {_first(spot)}"
+    foot = (
+        "times: as long as a mean of the edges; label shares: distance from all nodes', 0 to 2\n"
+        "docs/explanation/when-groups-pay.md says what was measured"
+    )
+    return Table(title, ("", "here", "nearest"), rows, foot)
+
+
+def _first(spot: Spot) -> str:
+    """Say who was first at a spot.
+
+    >>> spot = Spot("alike", "31 kB", 4, "fat-tree", 1.0, 2.0, 0.0, 0.0, "coterie", 0.5, 0.4, 0.6)
+    >>> _first(spot)
+    'FedAvg first by 2.0x'
+    """
+    return _words(spot).replace("\n", " first by ") if spot.told else "either is as fast"
 
 
 def map_figure(spots: Sequence[Spot], here: Here | None = None) -> Any:
