@@ -30,6 +30,7 @@ WORTH_IT = 1.02  # times as fast as what is simpler
 FACTORS = (1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0)  # by which something is changed
 SKEWS = (0.75, 0.5, 0.25, 0.0)  # parts of the nodes' divergence, and what that may grow by
 MOST_UNLIKE = 0.95  # divergence of nodes of one class each, of many classes
+ALL_ALIKE = 1e-6  # divergence below which there is no skew to change
 MANY = 1_000  # nodes from which links are not changed: every change is priced by the clock
 
 
@@ -148,7 +149,7 @@ class Advice:
             ways = [replace(rivals, step_s=f * rivals.step_s) for f in _factors()]
             found.append(self._by(now, "a local step's time", _factors(), ways))
         delta = max(0.0, -math.log(rivals.reach / ALIKE) / FALLS)
-        if delta:
+        if delta > ALL_ALIKE:
             parts = [*SKEWS, *(f for f in FACTORS if f * delta <= MOST_UNLIKE)]
             ways = [replace(rivals, reach=assumed_reach(part * delta)) for part in parts]
             found.append(self._by(now, "the nodes' skew", parts, ways))
