@@ -75,6 +75,8 @@ class Here:
 @cache
 def spots() -> tuple[Spot, ...]:
     """Read the map."""
+    if not FILE.exists():
+        return ()
     with FILE.open(encoding="utf-8", newline="") as file:
         return tuple(_spot(row) for row in csv.DictReader(file))
 
