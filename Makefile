@@ -13,7 +13,7 @@ extra  = @echo "$(VENV): $(1)"; $(PIP) -e '.[dev,$(1)]' $(2) | $(NEWS)
 SUITE  = $(BIN)/python -m pytest -n auto --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test suite test-all test-ray test-flower test-pythons test-stress fuzz faults same browser dataset lint docs release bench bench-network bench-grouping bench-fleets bench-engine bench-runs bench-published bench-growth bench-auto bench-ray bench-flower clean
+.PHONY: help demo test suite test-all test-ray test-flower test-pythons test-stress fuzz faults same browser dataset lint docs release bench bench-network bench-grouping bench-fleets bench-engine bench-runs bench-published bench-growth bench-auto bench-map bench-ray bench-flower clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -142,6 +142,10 @@ bench-growth: $(READY)  ## seconds and memory of runs as nodes, model, groups an
 
 bench-auto: $(READY)  ## choosing K, tau1 and tau2 by a pilot, against every choice of a grid (an hour or more; goes on where it stopped)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/auto.py
+
+bench-map: $(READY)  ## where groups pay, every method at its best, over skew and networks (minutes; goes on where it stopped)
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/map.py --out runs/map
+	$(BIN)/python benchmarks/map_tables.py runs/map
 
 bench-ray: $(READY)  ## Ray beside the engines of one process, and a cluster of four (installs Ray)
 	$(call extra,ray)

@@ -66,6 +66,7 @@ class Section:
     heading: str = ""
     notes: Sequence[str] = ()  # above the figure
     remarks: Sequence[str] = ()  # at the end, as a list
+    beside: bool = True  # the picture is a file of its own, too
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class Page:
 
 
 def page_files(page: Page, path: Path | None) -> dict[Path, bytes]:
-    """Draw a page as one self-contained HTML file, and a PNG beside it for every section.
+    """Draw a page as one self-contained HTML file, and PNGs of its figures beside it.
 
     Without a path nothing is drawn.
     """
@@ -96,9 +97,10 @@ def page_files(page: Page, path: Path | None) -> dict[Path, bytes]:
         f"<title>{page.title}</title><style>{STYLE}</style>"
         f"<main><h1>{page.title}</h1>{''.join(sections)}{foot}</main></html>"
     )
-    numbers = [f"-{nth}" for nth in range(1, len(pictures) + 1)] if len(pictures) > 1 else [""]
-    names = [path.with_name(f"{path.stem}{number}.png") for number in numbers]
-    return {path.with_suffix(".html"): content.encode(), **dict(zip(names, pictures, strict=True))}
+    own = [p for section, p in zip(page.sections, pictures, strict=True) if section.beside]
+    numbers = [f"-{nth}" for nth in range(1, len(own) + 1)] if len(own) > 1 else [""]
+    names = [path.with_name(f"{path.stem}{number}.png") for number in numbers[: len(own)]]
+    return {path.with_suffix(".html"): content.encode(), **dict(zip(names, own, strict=True))}
 
 
 def fragment(sections: Sequence[Section]) -> str:

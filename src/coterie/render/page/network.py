@@ -48,6 +48,16 @@ def view_figure(view: NetworkView) -> Any:
     return figure
 
 
+def map_of(view: NetworkView) -> Any:
+    """Draw the network of the first algorithm alone, small, with its groups and loads."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 3.6), layout="constrained")
+    at = layout(view.config.topology, view.topology)
+    _draw_network(figure.subplots(), view, view.members[0], at)
+    return figure
+
+
 def _draw_network(axis: Any, view: NetworkView, member: Member, at: Floats) -> None:
     net, grouping = view.topology, member.grouping
     n, K = net.n_devices, len(grouping.servers)

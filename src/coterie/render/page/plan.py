@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from coterie.preview.map import here, spots
 from coterie.preview.plan import PlanView
 from coterie.preview.pricing import Point, label
 from coterie.render.page.html import Page, Section, Table, plain_log_x
+from coterie.render.page.map import here_table, map_figure
 
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#777777"
 WIDTH, HEIGHT = 9.0, 5.6  # inches
@@ -24,8 +26,14 @@ Box = tuple[float, float, float, float]
 def plan_page(view: PlanView, tables: Sequence[Table]) -> Page:
     """Show every way to group the nodes, and the chosen one."""
     alt = "Delta and d_group of every grouping, the front, and the chosen one"
-    section = Section(tables, partial(plan_figure, view), alt)
-    return Page("Coterie: who should train with whom", [section])
+    sections = [Section(tables, partial(plan_figure, view), alt)]
+    if (place := here(view)) is not None:
+        draw = partial(map_figure, spots(), place)
+        heading = "Where groups paid in what was measured"
+        alt = "who is first by skew and network, with this fleet's place"
+        table = here_table(place)
+        sections.append(Section([table], draw, alt, heading, beside=False))
+    return Page("Coterie: who should train with whom", sections)
 
 
 def plan_figure(view: PlanView) -> Any:

@@ -10,11 +10,13 @@ from coterie.analysis.format import number, sizes
 from coterie.core.amounts import duration, size
 from coterie.core.arrays import Ints
 from coterie.core.csv_rows import no_formula
+from coterie.preview.advice import Advice
 from coterie.preview.against_fedavg import Means, Times
-from coterie.preview.operating import WORTH_IT, Bottleneck, Operating, Traffic
+from coterie.preview.operating import Bottleneck, Operating, Traffic
 from coterie.preview.participants import Participants
 from coterie.preview.plan import PlanView
 from coterie.preview.pricing import Point, label
+from coterie.render.page.advice import advice_tables, plain_advice
 from coterie.render.page.html import Table
 
 AUTO = " ".join(f"--set algorithm.{name}=auto" for name in ("num_groups", "tau1", "tau2"))
@@ -26,13 +28,14 @@ HEAD = ("Delta", "d_group\nms", "cycle\ns", "cost", "over\nFedAvg", "group\nsize
 
 def tables(view: PlanView) -> list[Table]:
     """Write all that is said: the answer, the methods, the front, the chosen groups."""
-    return [_answer(Operating(view)), _methods(view), _front(view), _groups(view)]
+    answer = _answer(Operating(view))
+    return [*advice_tables(Advice(view)), answer, _methods(view), _front(view), _groups(view)]
 
 
 def _answer(o: Operating) -> Table:
     """Write what an operator asks first."""
     view, means = o.view, o.means
-    title = f"In short: {_advice(o)}"
+    title = f"The plan as it is set, with its own schedule: {_advice(o)}"
     servers = [view.node_name(int(server)) for server in view.chosen.grouping.servers]
     more = f" and {len(servers) - MOST_SERVERS} more" if len(servers) > MOST_SERVERS else ""
     rows = [
@@ -45,8 +48,8 @@ def _answer(o: Operating) -> Table:
     ]
     if not o.pays:
         rows.append(("FedAvg instead", _fedavg_instead(o)))
-        if view.by_choice:
-            rows.append(("or try", f"other groups and schedules: {AUTO}"))
+    if not o.pays and view.by_choice:
+        rows.append(("or try", f"other groups and schedules: {AUTO}"))
     if o.soonest is not None:
         rows.append(("sooner", f"{o.soonest[1]} as fast by {o.soonest[0]}: --by time takes it"))
     if o.other_way is not None:
@@ -68,16 +71,10 @@ def _answer(o: Operating) -> Table:
 
 
 def _advice(o: Operating) -> str:
-    """Say in a few words what to do."""
+    """Say in a few words what it is worth."""
     if o.pays:
-        return "group them"
-    fedavg = "FedAvg is as fast, and simpler" if o.even else "FedAvg is faster"
-    if o.soonest is not None and o.soonest[1].times >= WORTH_IT:
-        return f"group them by time (--by time); with these groups {fedavg}"
-    if o.other_way is None or o.other_way.times < WORTH_IT:
-        return f"do not group; {fedavg}"
-    how = "are not combined at edges" if o.combines else "can be combined at edges"
-    return f"group them if models {how}; else {fedavg}"
+        return "faster than FedAvg"
+    return "FedAvg is as fast, and simpler" if o.even else "FedAvg is faster"
 
 
 def _fedavg_instead(o: Operating) -> str:
@@ -322,6 +319,7 @@ def plain(view: PlanView) -> dict[str, Any]:
         "notes": list(view.notes),
         "fedavg": [{"name": name, "d_global": s, "cost": cost} for name, s, cost in view.fedavg],
         "worth": _worth(Operating(view)),
+        "advice": plain_advice(Advice(view)),
         "points": [
             {
                 "name": p.name,
