@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from coterie.core.errors import ConfigError, MetricError, ModelError
 from coterie.data.targets import TARGETS
-from coterie.engine.contract import Engine, LocalSteps, NodeScores, Score
+from coterie.engine.contract import Engine, HeldPart, LocalSteps, NodeScores, Score
 from coterie.engine.fitting import check_fit
 from coterie.engine.metrics import auc, macro_auc, r2
 from coterie.engine.module import Nodes
@@ -179,10 +179,11 @@ def test_what_is_no_task_or_metric_is_refused(name: str, metrics: list[str], say
 # ---- engines
 
 
-def parts(name: str) -> tuple[Nodes, dict[str, Any], dict[str, Any]]:
+def parts(name: str) -> tuple[Nodes, dict[HeldPart, Any], dict[HeldPart, Any]]:
     data, n = dataset(name), int(SIZES.sum())
     nodes = Nodes(data.x[:n], data.y[:n], SIZES)
-    held_out = {"val": (data.x[n : n + 20], data.y[n : n + 20]), "test": (data.x[:60], data.y[:60])}
+    val, test = (data.x[n : n + 20], data.y[n : n + 20]), (data.x[:60], data.y[:60])
+    held_out: dict[HeldPart, Any] = {"val": val, "test": test}
     return nodes, held_out, {"test": np.array([30, 0, 5, 15, 10])}
 
 

@@ -259,7 +259,7 @@ def _line(
         best=best,
         metrics={name: _mean_or_none(values) for name, values in metrics.items()},
         metrics_sd={name: _sd_or_none(values) for name, values in metrics.items()},
-        **nodes,  # type: ignore[arg-type]  # none of its keys is a table's
+        **nodes,
     )
 
 

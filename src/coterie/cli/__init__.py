@@ -205,12 +205,13 @@ def compare(runs: tuple[Path, ...], target: float | None, view: "View", as_json:
 @main.command(name="list")
 @click.argument("what", required=False)
 def list_(what: str | None) -> None:
-    """List what there is: algorithms, groupings, datasets, partitions, models, topologies,
+    """List what there is: algorithms, groupings, datasets, partitions, tasks, models, topologies,
     routings, clocks, tcp, reproductions, experiments, settings.
     """
     from coterie import models, network, paper, partition, topology
     from coterie.config import files
     from coterie.data import DATASETS
+    from coterie.data.targets import TARGETS
     from coterie.simulation import algorithms, search
 
     tables: dict[str, Callable[[], dict[str, str]]] = {
@@ -218,6 +219,7 @@ def list_(what: str | None) -> None:
         "groupings": lambda: search.GROUPINGS,
         "datasets": lambda: {k: d.about for k, d in DATASETS.items()},
         "partitions": lambda: {k: p.about for k, p in partition.PARTITIONS.items()},
+        "tasks": lambda: {k: t.described for k, t in TARGETS.items()},
         "models": lambda: {k: about for k, (about, _) in models.MODELS.items()},
         "topologies": lambda: topology.TOPOLOGIES,
         "routings": lambda: network.ROUTINGS,

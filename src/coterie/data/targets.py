@@ -31,6 +31,11 @@ class Target:
     width: Callable[[NDArray[Any], int], int]
     strata: Callable[[NDArray[Any], int], Column]
 
+    @property
+    def described(self) -> str:
+        """What the task is, and what it is measured by."""
+        return f"{self.about}; {', '.join(self.metrics)}"
+
 
 def check_labels(y: Ints, n_classes: int, where: object) -> None:
     """Refuse labels outside 0..n_classes-1."""
