@@ -1,0 +1,162 @@
+"""Forecasts of a target accuracy, on recorded curves. Run: make bench-accuracy
+
+`record` trains every schedule of the grid on the problems of accuracy_cells.py and keeps, at every
+global mean, the losses and accuracies that a rule may see (validation) and is judged by (test).
+"""
+
+import argparse
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+from accuracy_cells import GRID, HELD_OUT, MADE_ON, OPEN, Cell, algorithm_of
+
+from coterie.config.factories import load_dataset
+from coterie.config.prepare import prepare
+from coterie.data import Dataset
+from coterie.simulation.loop import piloted, rounds
+from coterie.simulation.measures import Measures
+from coterie.simulation.policies.pilot import Choice
+from coterie.simulation.problem import Problem
+from coterie.simulation.state import State
+
+Json = dict[str, Any]
+LAYER = 201  # weights and a bias of every class in the last layer of 2NN
+GOLDEN = 0.618034
+
+
+def calibrated(problem: Problem, w: torch.Tensor, last: int) -> tuple[float, float]:
+    """Return the least loss on the validation part that scaling all outputs gives, and the scale."""
+
+    def loss(log: float) -> float:
+        scaled = w.clone()
+        scaled[-last:] *= 2.0**log
+        return problem.engine.evaluate(scaled, "val").loss
+
+    low, high = -1.0, 4.0
+    a, b = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
+    at_a, at_b = loss(a), loss(b)
+    for _ in range(7):
+        if at_a < at_b:
+            high, b, at_b = b, a, at_a
+            a = high - GOLDEN * (high - low)
+            at_a = loss(a)
+        else:
+            low, a, at_a = a, b, at_b
+            b = low + GOLDEN * (high - low)
+            at_b = loss(b)
+    return min((at_a, a), (at_b, b))[0], 2.0 ** (a if at_a < at_b else b)
+
+
+def look(problem: Problem, s: State, last: int) -> list[float]:
+    """Step, training loss, validation loss and accuracy, calibrated loss, scale, test accuracy."""
+    w = s.models.w[0]
+    val = problem.engine.evaluate(w, "val")
+    assert s.row.train_loss is not None and s.row.test_accuracy is not None
+    found = [s.row.train_loss, val.loss, val.accuracy, *calibrated(problem, w, last)]
+    return [s.t, *(round(x, 6) for x in (*found, s.row.test_accuracy))]
+
+
+def trained(problem: Problem, last: int) -> tuple[list[list[float]], State]:
+    """Run a problem; return what is seen at its start and every global mean."""
+    found: list[list[float]] = []
+    for s in rounds(replace(problem, measures=Measures())):
+        if s.row.event != "group":
+            found.append(look(problem, s, last))
+    return found, s
+
+
+def record(cell: Cell) -> Json:
+    """Train what a problem has, and price it on its networks."""
+    dataset = load_dataset(cell.config(OPEN, cell.networks[0]))
+    found: Json = {"model": cell.model, "steps": cell.steps, "lr": cell.lr, "networks": []}
+    trees: dict[str, Json] = {}
+    for network in cell.networks:
+        where = network.get("topology", "fat-tree")
+        curves = trees.setdefault(where, {"curves": {}, "states": {}})
+        pilot = problem_of(cell, {**OPEN, "target_accuracy": 0.5}, network, dataset)
+        last = pilot.d if cell.model == "sr" else LAYER * dataset.n_classes
+        s, choice = piloted(pilot)
+        looks = pilot_looks(pilot, last)
+        costs: Json = {}
+        for schedule in GRID:
+            problem = problem_of(cell, algorithm_of(*schedule), network, dataset)
+            key = str(schedule)
+            if key not in curves["curves"]:
+                known = trees[next(iter(trees))]["curves"].get(key) if schedule[0] == 1 else None
+                if known is None:
+                    known, curves["states"][key] = trained(problem, last)
+                curves["curves"][key] = known
+            groups = curves["states"].get(key)
+            costs[key] = group_s(problem, groups, schedule[0])
+        found["networks"].append(
+            {"network": network, "curves": where, "pilot_s": s.clock.seconds, "looks": looks}
+            | {"grouping_s": s.clock.grouping_s, "group_s": costs, **choice_of(choice)}
+        )
+    return found | {"curves": {where: kept["curves"] for where, kept in trees.items()}}
+
+
+def pilot_looks(problem: Problem, last: int) -> list[list[float]]:
+    """What the pilot sees at its three global means, and at the start."""
+    found: list[list[float]] = []
+    for s in rounds(replace(problem, measures=Measures())):
+        found.append(look(problem, s, last))
+        if s.groups:
+            return found
+    return found
+
+
+def choice_of(choice: Choice) -> Json:
+    """What the pilot knows of options: seconds, and groups with their divergences."""
+    o = choice.outlook
+    options = {f.option for f in choice.forecasts}
+    return {
+        "step_s": o.step_s,
+        "global_s": o.global_s,
+        "options": sorted(
+            [f.num_groups, round(f.ratio, 6), f.mean_s, f.mean_bytes, f.at] for f in options
+        ),
+    }
+
+
+def group_s(problem: Problem, s: State | None, K: int) -> float:
+    """Seconds of a mean of the groups that a run found."""
+    if K == 1 or s is None or s.groups is None:
+        return 0.0
+    g = s.groups.grouping
+    return problem.fleet.averaging(g, problem.model_bytes).transfer.seconds
+
+
+def problem_of(cell: Cell, algorithm: Json, network: Json, dataset: Dataset) -> Problem:
+    """Prepare one run."""
+    return prepare(cell.config(algorithm, network), dataset).problem
+
+
+def main() -> None:
+    """Record one problem."""
+    ask = argparse.ArgumentParser(description=__doc__)
+    ask.add_argument("--out", type=Path, default=Path("runs/accuracy"))
+    ask.add_argument("--femnist", default="")
+    ask.add_argument("--arrays", default="")
+    ask.add_argument("--seed", type=int, default=0)
+    ask.add_argument("--only", type=int, nargs="*")
+    ask.add_argument("--held-out", action="store_true")
+    said = ask.parse_args()
+    said.out.mkdir(parents=True, exist_ok=True)
+    paths = {k: v for k, v in (("femnist", said.femnist), ("arrays", said.arrays)) if v}
+    for n, cell in enumerate(HELD_OUT if said.held_out else MADE_ON):
+        cell = replace(cell, seed=said.seed, paths=paths)
+        path = said.out / f"{cell.name}.json"
+        if path.exists() or (said.only and n not in said.only):
+            continue
+        path.with_suffix(".tmp").write_text(json.dumps(record(cell)))
+        path.with_suffix(".tmp").rename(path)
+        print(cell.name, flush=True)
+
+
+if __name__ == "__main__":
+    main()
