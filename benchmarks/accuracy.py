@@ -6,9 +6,7 @@ global mean, the losses and accuracies that a rule may see (validation) and is j
 
 import argparse
 import json
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +28,7 @@ GOLDEN = 0.618034
 
 
 def calibrated(problem: Problem, w: torch.Tensor, last: int) -> tuple[float, float]:
-    """Return the least loss on the validation part that scaling all outputs gives, and the scale."""
+    """Return the least validation loss that scaling all outputs gives, and the scale."""
 
     def loss(log: float) -> float:
         scaled = w.clone()
@@ -148,8 +146,8 @@ def main() -> None:
     said = ask.parse_args()
     said.out.mkdir(parents=True, exist_ok=True)
     paths = {k: v for k, v in (("femnist", said.femnist), ("arrays", said.arrays)) if v}
-    for n, cell in enumerate(HELD_OUT if said.held_out else MADE_ON):
-        cell = replace(cell, seed=said.seed, paths=paths)
+    for n, plain in enumerate(HELD_OUT if said.held_out else MADE_ON):
+        cell = replace(plain, seed=said.seed, paths=paths)
         path = said.out / f"{cell.name}.json"
         if path.exists() or (said.only and n not in said.only):
             continue
