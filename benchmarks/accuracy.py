@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from accuracy_cells import GRID, HELD_OUT, MADE_ON, OPEN, Cell, algorithm_of
 
 from coterie.config.factories import load_dataset
@@ -23,48 +22,21 @@ from coterie.simulation.problem import Problem
 from coterie.simulation.state import State
 
 Json = dict[str, Any]
-LAYER = 201  # weights and a bias of every class in the last layer of 2NN
-GOLDEN = 0.618034
 
 
-def calibrated(problem: Problem, w: torch.Tensor, last: int) -> tuple[float, float]:
-    """Return the least validation loss that scaling all outputs gives, and the scale."""
-
-    def loss(log: float) -> float:
-        scaled = w.clone()
-        scaled[-last:] *= 2.0**log
-        return problem.engine.evaluate(scaled, "val").loss
-
-    low, high = -1.0, 4.0
-    a, b = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
-    at_a, at_b = loss(a), loss(b)
-    for _ in range(7):
-        if at_a < at_b:
-            high, b, at_b = b, a, at_a
-            a = high - GOLDEN * (high - low)
-            at_a = loss(a)
-        else:
-            low, a, at_a = a, b, at_b
-            b = low + GOLDEN * (high - low)
-            at_b = loss(b)
-    return min((at_a, a), (at_b, b))[0], 2.0 ** (a if at_a < at_b else b)
-
-
-def look(problem: Problem, s: State, last: int) -> list[float]:
-    """Step, training loss, validation loss and accuracy, calibrated loss, scale, test accuracy."""
-    w = s.models.w[0]
-    val = problem.engine.evaluate(w, "val")
+def look(problem: Problem, s: State) -> list[float]:
+    """Step, training loss, accuracy on the validation and on the test part."""
+    val = problem.engine.evaluate(s.models.w[0], "val").accuracy
     assert s.row.train_loss is not None and s.row.test_accuracy is not None
-    found = [s.row.train_loss, val.loss, val.accuracy, *calibrated(problem, w, last)]
-    return [s.t, *(round(x, 6) for x in (*found, s.row.test_accuracy))]
+    return [s.t, *(round(x, 6) for x in (s.row.train_loss, val, s.row.test_accuracy))]
 
 
-def trained(problem: Problem, last: int) -> tuple[list[list[float]], State]:
+def trained(problem: Problem) -> tuple[list[list[float]], State]:
     """Run a problem; return what is seen at its start and every global mean."""
     found: list[list[float]] = []
     for s in rounds(replace(problem, measures=Measures())):
         if s.row.event != "group":
-            found.append(look(problem, s, last))
+            found.append(look(problem, s))
     return found, s
 
 
@@ -77,9 +49,8 @@ def record(cell: Cell) -> Json:
         where = network.get("topology", "fat-tree")
         curves = trees.setdefault(where, {"curves": {}, "states": {}})
         pilot = problem_of(cell, {**OPEN, "target_accuracy": 0.5}, network, dataset)
-        last = pilot.d if cell.model == "sr" else LAYER * dataset.n_classes
         s, choice = piloted(pilot)
-        looks = pilot_looks(pilot, last)
+        looks = pilot_looks(pilot)
         costs: Json = {}
         for schedule in GRID:
             problem = problem_of(cell, algorithm_of(*schedule), network, dataset)
@@ -87,7 +58,7 @@ def record(cell: Cell) -> Json:
             if key not in curves["curves"]:
                 known = trees[next(iter(trees))]["curves"].get(key) if schedule[0] == 1 else None
                 if known is None:
-                    known, curves["states"][key] = trained(problem, last)
+                    known, curves["states"][key] = trained(problem)
                 curves["curves"][key] = known
             groups = curves["states"].get(key)
             costs[key] = group_s(problem, groups, schedule[0])
@@ -98,11 +69,11 @@ def record(cell: Cell) -> Json:
     return found | {"curves": {where: kept["curves"] for where, kept in trees.items()}}
 
 
-def pilot_looks(problem: Problem, last: int) -> list[list[float]]:
+def pilot_looks(problem: Problem) -> list[list[float]]:
     """What the pilot sees at its three global means, and at the start."""
     found: list[list[float]] = []
     for s in rounds(replace(problem, measures=Measures())):
-        found.append(look(problem, s, last))
+        found.append(look(problem, s))
         if s.groups:
             return found
     return found
