@@ -1,16 +1,20 @@
-"""Forecasts of a target accuracy, on recorded curves. Run: make bench-accuracy
+"""Forecasts of a target accuracy, against every schedule of a grid. Run: make bench-accuracy
 
-`record` trains every schedule of the grid on the problems of accuracy_cells.py and keeps, at every
-global mean, the losses and accuracies that a rule may see (validation) and is judged by (test).
+Every schedule of the grid is trained on the problems of accuracy_cells.py. What a rule may see
+(training loss, accuracy on the validation part) and what it is judged by (on the test part) is kept
+at every global mean, so that rules can be tried without training (accuracy_judge.py). With --auto,
+runs that choose their own schedule are trained, too. What is there is not made again.
 """
 
 import argparse
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from accuracy_cells import GRID, HELD_OUT, MADE_ON, OPEN, Cell, algorithm_of
+from accuracy_judge import target_of
 
 from coterie.config.factories import load_dataset
 from coterie.config.prepare import prepare
@@ -100,13 +104,29 @@ def group_s(problem: Problem, s: State | None, K: int) -> float:
     return problem.fleet.averaging(g, problem.model_bytes).transfer.seconds
 
 
+def auto(cell: Cell, target: float) -> list[Json]:
+    """Train runs that choose, to a test accuracy, on every network of a problem."""
+    found: list[Json] = []
+    for network in cell.networks:
+        dataset = load_dataset(cell.config(OPEN, network))
+        problem = problem_of(cell, {**OPEN, "target_accuracy": target}, network, dataset)
+        curve: list[list[float]] = []
+        for s in rounds(replace(problem, measures=Measures({"accuracy": 1}))):
+            if s.row.event != "group" and s.row.test_accuracy is not None:
+                curve.append([s.t, s.row.seconds, s.row.test_accuracy])
+        assert s.tuned is not None and s.groups is not None
+        groups = len(s.groups.grouping.sizes)
+        found.append({"curve": curve, "groups": groups, "changes": s.tuned.changes})
+    return found
+
+
 def problem_of(cell: Cell, algorithm: Json, network: Json, dataset: Dataset) -> Problem:
     """Prepare one run."""
     return prepare(cell.config(algorithm, network), dataset).problem
 
 
 def main() -> None:
-    """Record one problem."""
+    """Record problems, and what is chosen in them."""
     ask = argparse.ArgumentParser(description=__doc__)
     ask.add_argument("--out", type=Path, default=Path("runs/accuracy"))
     ask.add_argument("--femnist", default="")
@@ -114,17 +134,28 @@ def main() -> None:
     ask.add_argument("--seed", type=int, default=0)
     ask.add_argument("--only", type=int, nargs="*")
     ask.add_argument("--held-out", action="store_true")
+    ask.add_argument("--auto", action="store_true")
     said = ask.parse_args()
     said.out.mkdir(parents=True, exist_ok=True)
     paths = {k: v for k, v in (("femnist", said.femnist), ("arrays", said.arrays)) if v}
     for n, plain in enumerate(HELD_OUT if said.held_out else MADE_ON):
         cell = replace(plain, seed=said.seed, paths=paths)
-        path = said.out / f"{cell.name}.json"
-        if path.exists() or (said.only and n not in said.only):
+        if said.only and n not in said.only:
             continue
-        path.with_suffix(".tmp").write_text(json.dumps(record(cell)))
-        path.with_suffix(".tmp").rename(path)
+        found = kept(said.out / f"{cell.name}.json", lambda cell=cell: record(cell))
+        if said.auto:
+            target = target_of(found)
+            chose = said.out / f"{cell.name}-auto.json"
+            kept(chose, lambda cell=cell, target=target: auto(cell, target))
         print(cell.name, flush=True)
+
+
+def kept(path: Path, make: Callable[[], Any]) -> Any:
+    """Read what is there, or make it now and keep it."""
+    if not path.exists():
+        path.with_suffix(".tmp").write_text(json.dumps(make()))
+        path.with_suffix(".tmp").rename(path)
+    return json.loads(path.read_text())
 
 
 if __name__ == "__main__":

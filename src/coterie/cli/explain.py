@@ -49,7 +49,7 @@ def _row(found: Explained, f: Forecast, name: str) -> list[str]:
     outlook = found.choice.outlook
     ranged = outlook.of(f.option, f.tau1, f.tau2)
     ends = [_number(found.pilot_s + s) for s in (ranged.low_s, ranged.high_s)]
-    accuracy = outlook.accuracy(f)
+    accuracy = f.accuracy
     round_s = outlook.global_s + (f.tau2 - 1) * f.option.mean_s + f.tau1 * f.tau2 * outlook.step_s
     return [
         name,
@@ -142,7 +142,7 @@ def _forecast(found: Explained, f: Forecast) -> dict[str, Any]:
         **{key: value if math.isfinite(value) else None for key, value in values.items()},
         "bytes": round(1e9 * found.gbytes(f)),
         "loss": f.loss,
-        "accuracy": found.choice.outlook.accuracy(f),
+        "accuracy": f.accuracy,
         "divergence_ratio": f.option.ratio,
         "d_group": f.option.mean_s,
     }
