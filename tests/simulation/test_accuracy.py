@@ -125,3 +125,17 @@ def test_groups_that_save_less_than_forecasts_err_by_are_not_made() -> None:
     assert look.forecasts([ALONE, cheap])[0].option is cheap
     kept = look.forecasts([ALONE, dear])[0]
     assert (kept.option, kept.tau1) == (ALONE, alone.tau1)
+
+
+def test_steps_farther_than_the_pilot_went_are_taken_only_where_nodes_do_not_stray() -> None:
+    near, far = outlook(target_accuracy=0.75), outlook(reach=2.0, target_accuracy=0.75)
+    assert near.forecasts([ALONE])[0].tau1 <= 5 < far.forecasts([ALONE])[0].tau1
+    assert {f.tau1 for f in near.forecasts([ALONE])} == set(near.tuning.tau1)  # told all the same
+    given = replace(near, tuning=replace(near.tuning, tau1=(20,)))
+    assert given.forecasts([ALONE])[0].tau1 == 20
+
+
+def test_a_run_aims_beyond_its_accuracy_by_what_chance_makes_of_it() -> None:
+    look = outlook(target_accuracy=0.7)
+    there = replace(look, tuning=replace(look.tuning, target_accuracy=look.looks[-1].accuracy))
+    assert 0.0 < there.of(ALONE, 1, 1).seconds < look.of(ALONE, 1, 1).seconds

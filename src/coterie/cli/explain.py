@@ -96,7 +96,9 @@ def _why(found: Explained) -> list[str]:
             f"steps by what is chosen, which is forecast to end with {found.ends}"
         )
         if outlook.tuning.target_accuracy:
-            lines.append("chosen is therefore what is soonest at the loss that FedAvg ends with")
+            lines.append(
+                "chosen is therefore what is soonest at the accuracy that FedAvg would end with"
+            )
     lines += filter(None, [found.doubt])
     lines += [f"left out: {line}" for line in found.choice.left_out]
     retunes = outlook.tuning.again and len(outlook.tuning.tau1) * len(outlook.tuning.tau2) > 1
@@ -116,7 +118,7 @@ def _plain(found: Explained) -> dict[str, Any]:
             "seconds": found.pilot_s,
             "losses": [outlook.first_loss, *(look.loss for look in outlook.looks)],
         },
-        "reach": fit.reach,
+        "reach": outlook.reach,
         "curve": {"floor": fit.curve.floor, "height": fit.curve.height, "scale": fit.curve.scale},
         "d_local": outlook.step_s,
         "d_global": outlook.global_s,

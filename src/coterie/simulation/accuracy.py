@@ -50,7 +50,7 @@ class Errors:
 
     def at(self, progress: float) -> float:
         """Return the errors after so much progress."""
-        return self.now * (progress / self.made) ** -self.power
+        return float(self.now * (progress / self.made) ** -self.power)
 
     def far(self, errors: float) -> float:
         """Return the logarithm of how many times the progress so few errors take; at least 0."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from coterie.core.arrays import Floats
 from coterie.core.errors import GroupingError
-from coterie.simulation.accuracy import DEEP, LINEAR, Errors, Family, errors_by
+from coterie.simulation.accuracy import DEEP, LINEAR, SCATTER, Errors, Family, errors_by
 from coterie.simulation.progress import Fit, History, Round, farther, worth
 
 PILOT = (1, 5, 1)  # steps before each of the first global means: alone, astray, and alone again
@@ -20,6 +20,7 @@ USUAL = 5  # local steps of a round of FedAvg, whose end is the target unless an
 AGAIN = 1.15  # tune again when there are so many times as many steps as then
 BETTER = 0.97  # of the forecast seconds, to change the schedule
 DOUBT = 1.2  # a reach may be so many times what fits best, or less by that
+COUNTS = 0.5  # of a step's rate, for one farther from a mean than the pilot went
 PAYS = 0.95  # of FedAvg's forecast seconds to an accuracy, to group at all
 MOST_TOLD = 5  # schedules of a run, one by one
 
@@ -176,6 +177,11 @@ class Outlook:
         """What kind of model it is, by how its loss starts."""
         return DEEP if self._history(self.looks).starts_slowly else LINEAR
 
+    @property
+    def reach(self) -> float:
+        """How far steps count for what is to be reached."""
+        return self.reaches[0] if self.tuning.target_accuracy else self.fits[0].reach
+
     @cached_property
     def reaches(self) -> list[float]:
         """How far steps count for accuracy, by the pilot's losses: the best guess, and others."""
@@ -186,9 +192,13 @@ class Outlook:
         """Return the law that errors fall by, for a reach."""
         u = self._history(self.looks).progress(reach)[1:]
         seen = np.array([1 - look.accuracy for look in self.looks])
-        wanted, most = 1 - self.tuning.target_accuracy, float(self.tuning.rates.sum())
         law = errors_by(u, seen, self.family.power)
-        return law.likely(wanted, self._usual(reach) / 2, most)
+        return law.likely(self.wanted, self._usual(reach) / 2, float(self.tuning.rates.sum()))
+
+    @property
+    def wanted(self) -> float:
+        """The errors to reach: fewer than the target's, by as much as they scatter."""
+        return (1 - self.tuning.target_accuracy) * math.exp(-SCATTER)
 
     def target(self, fit: Fit) -> float:
         """Return the progress to reach, from the start of the run: to a loss, or FedAvg's end."""
@@ -217,12 +227,14 @@ class Outlook:
         found = self._each(rests, options)
         if not self.tuning.target_accuracy:
             return sorted(found, key=Forecast.rank)
-        ranked = found
-        if all(math.isinf(f.seconds) for f in found):
+        ranked, tried = found, self._tried
+        if all(math.isinf(f.seconds) for f in found if f.tau1 in tried):
             # Accuracy is guessed, and may well be reached: as soon as may be where FedAvg ends.
             nearer = [replace(r, target=min(r.target, self._usual(r.fit.reach))) for r in rests]
             ranked = self._each(nearer, options)
-        order = sorted(range(len(found)), key=lambda n: ranked[n].rank())
+        order = sorted(
+            range(len(found)), key=lambda n: (found[n].tau1 not in tried, ranked[n].rank())
+        )
         alone = [n for n in order if ranked[n].option.num_groups == 1]
         if alone and _sum_s(ranked[order[0]]) >= PAYS * _sum_s(ranked[alone[0]]):
             order = [alone[0], *(n for n in order if n != alone[0])]
@@ -235,6 +247,16 @@ class Outlook:
             for tau1 in self.tuning.tau1
             for tau2 in (self.tuning.tau2 if option.num_groups > 1 else (1,))
         ]
+
+    @property
+    def _tried(self) -> tuple[int, ...]:
+        """Local steps to an accuracy: not more than the pilot had, where nodes stray."""
+        rate = self.tuning.rates[min(self.t, len(self.tuning.rates) - 1)]
+        gained = float(worth([rate] * max(PILOT), self.reaches[0]))
+        if math.exp(-((gained / self.reaches[0]) ** 2)) >= COUNTS:
+            return self.tuning.tau1
+        near = tuple(tau1 for tau1 in self.tuning.tau1 if tau1 <= max(PILOT))
+        return near or self.tuning.tau1[:1]
 
     def of(self, option: Option, tau1: int, tau2: int) -> Forecast:
         """Return the forecast of one schedule, its range by all that fits."""
@@ -265,7 +287,7 @@ class Outlook:
         found = []
         for reach, sign in zip(self.reaches[:first], (0, 1, -1), strict=False):
             law = self.errors(reach).doubted(sign)
-            target = law.progress(1 - self.tuning.target_accuracy)
+            target = law.progress(self.wanted)
             by = replace(self._by_loss.fit, reach=reach)
             found.append(_Rest(rates, self.t, by, law.made, target, law))
         return found
