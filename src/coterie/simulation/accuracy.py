@@ -23,7 +23,7 @@ FEWEST = 1e-4  # errors that are told from none
 
 @dataclass(frozen=True)
 class Family:
-    """What is known of models beforehand, from the recorded curves of benchmarks/accuracy.py."""
+    """What is known of models beforehand, from the recorded curves of benchmarks/curves."""
 
     power: float  # that errors fall with
     reach: float  # over that which a pilot's losses show

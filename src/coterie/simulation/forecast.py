@@ -10,7 +10,8 @@ import numpy as np
 from coterie.core.arrays import Floats
 from coterie.core.errors import GroupingError
 from coterie.simulation.accuracy import DEEP, LINEAR, SCATTER, Errors, Family, errors_by
-from coterie.simulation.progress import Fit, History, Round, farther, worth
+from coterie.simulation.progress import Fit, History, Round, worth
+from coterie.simulation.remaining import Rest
 
 PILOT = (1, 5, 1)  # steps before each of the first global means: alone, astray, and alone again
 GROUPS = (1, 2, 5, 10, 20)  # K to try, where it is open
@@ -240,7 +241,7 @@ class Outlook:
             order = [alone[0], *(n for n in order if n != alone[0])]
         return [found[n] for n in order]
 
-    def _each(self, rests: "Sequence[_Rest]", options: Sequence[Option]) -> list[Forecast]:
+    def _each(self, rests: Sequence[Rest], options: Sequence[Option]) -> list[Forecast]:
         return [
             self._ranged(rests, option, tau1, tau2)
             for option in options
@@ -262,7 +263,7 @@ class Outlook:
         """Return the forecast of one schedule, its range by all that fits."""
         return self._ranged(self._rests(), option, tau1, tau2)
 
-    def _ranged(self, rests: "Sequence[_Rest]", option: Option, tau1: int, tau2: int) -> Forecast:
+    def _ranged(self, rests: Sequence[Rest], option: Option, tau1: int, tau2: int) -> Forecast:
         best, *others = (self._forecast(rest, option, tau1, tau2) for rest in rests)
         seconds = [best.seconds, *(other.seconds for other in others)]
         return replace(best, low_s=min(seconds), high_s=max(seconds))
@@ -278,27 +279,27 @@ class Outlook:
     def _round_s(self, option: Option, tau1: int, tau2: int) -> float:
         return self.global_s + (tau2 - 1) * option.mean_s + tau1 * tau2 * self.step_s
 
-    def _rests(self, first: int | None = None) -> "list[_Rest]":
+    def _rests(self, first: int | None = None) -> list[Rest]:
         """What is left by every fit of the losses, or by every reach that accuracy may have."""
         rates = self.tuning.rates
         if not self.tuning.target_accuracy:
             fits = self.fits[:first]
-            return [_Rest(rates, self.t, f, self.so_far(f.reach), self.target(f)) for f in fits]
+            return [Rest(rates, self.t, f, self.so_far(f.reach), self.target(f)) for f in fits]
         found = []
         for reach, sign in zip(self.reaches[:first], (0, 1, -1), strict=False):
             law = self.errors(reach).doubted(sign)
             target = law.progress(self.wanted)
             by = replace(self._by_loss.fit, reach=reach)
-            found.append(_Rest(rates, self.t, by, law.made, target, law))
+            found.append(Rest(rates, self.t, by, law.made, target, law))
         return found
 
     @cached_property
-    def _by_loss(self) -> "_Rest":
+    def _by_loss(self) -> Rest:
         """What is left by the losses that were seen, with no end but the last step."""
         fit = self.fits[0]
-        return _Rest(self.tuning.rates, self.t, fit, self.so_far(fit.reach), math.inf)
+        return Rest(self.tuning.rates, self.t, fit, self.so_far(fit.reach), math.inf)
 
-    def _forecast(self, rest: "_Rest", option: Option, tau1: int, tau2: int) -> Forecast:
+    def _forecast(self, rest: Rest, option: Option, tau1: int, tau2: int) -> Forecast:
         rounds, made = rest.rounds(tau1, tau2, option.ratio)
         reached = made >= rest.target
         round_s = self._round_s(option, tau1, tau2)
@@ -321,53 +322,6 @@ class Outlook:
 
 def _sum_s(forecast: Forecast) -> float:
     return forecast.seconds + forecast.high_s
-
-
-@dataclass(frozen=True, eq=False)
-class _Rest:
-    """What is left of a run after a step, by a fit: progress made, and to make."""
-
-    rates: Floats
-    start: int
-    fit: Fit
-    made: float
-    target: float
-    law: Errors | None = None
-    parts: dict[int, list[float]] = field(default_factory=dict)  # of local steps, by tau1
-
-    def rounds(self, tau1: int, tau2: int, ratio: float) -> tuple[float, float]:
-        """Return how many rounds the target takes, and the progress with all steps that are left.
-
-        The round that reaches it counts in part, and half a round more: it is seen at an end.
-        """
-        reach = self.fit.reach * farther(ratio)
-        parts, made, rounds = self._local(tau1), self.made, 0.0
-        for at in range(0, len(parts), tau2):
-            gained = 0.0
-            for part in parts[at : at + tau2]:
-                gained += part * math.exp(-((gained / reach) ** 2))
-            if made < self.target:
-                rounds += 1.0 if made + gained < self.target else (self.target - made) / gained
-            made += gained
-        return rounds + 0.5 if rounds else 0.0, made
-
-    def beyond(self, tau1: int, tau2: int, ratio: float) -> float:
-        """Return how many rounds the target takes if steps go on after the last, if ever."""
-        last = self.rates[-1] * (self.rates[-1] / self.rates[-2]) ** np.arange(
-            1, 2 * len(self.rates)
-        )
-        rounds, made = replace(self, rates=np.append(self.rates, last), parts={}).rounds(
-            tau1, tau2, ratio
-        )
-        return rounds if made >= self.target else math.inf
-
-    def _local(self, tau1: int) -> list[float]:
-        """Return the worth of every tau1 steps that are left, of the last ones too."""
-        if tau1 not in self.parts:
-            rates = self.rates[self.start :]
-            padded = np.append(rates, np.zeros(-len(rates) % tau1)).reshape(-1, tau1)
-            self.parts[tau1] = [float(gained) for gained in worth(padded.T, self.fit.reach)]
-        return self.parts[tau1]
 
 
 def doubt(first_loss: float, looks: Sequence[Look]) -> str:

@@ -1,8 +1,8 @@
 """Forecasts of a target accuracy, against every schedule of a grid. Run: make bench-accuracy
 
-Every schedule of the grid is trained on the problems of accuracy_cells.py. What a rule may see
+Every schedule of the grid is trained on the problems of cells.py. What a rule may see
 (training loss, accuracy on the validation part) and what it is judged by (on the test part) is kept
-at every global mean, so that rules can be tried without training (accuracy_judge.py). With --auto,
+at every global mean, so that rules can be tried without training (judge.py). With --auto,
 runs that choose their own schedule are trained, too. What is there is not made again.
 """
 
@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from accuracy_cells import GRID, HELD_OUT, MADE_ON, OPEN, Cell, algorithm_of
-from accuracy_judge import target_of
+from cells import GRID, HELD_OUT, MADE_ON, OPEN, Cell, algorithm_of
+from judge import target_of
 
 from coterie.config.factories import load_dataset
 from coterie.config.prepare import prepare

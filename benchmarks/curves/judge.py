@@ -1,6 +1,6 @@
 """What the rule for a target accuracy forecasts from recorded pilots, against recorded curves.
 
-Usage: python benchmarks/accuracy_judge.py FOLDER, with what accuracy.py has kept there. Nothing is
+Usage: python benchmarks/judge.py FOLDER, with what record.py has kept there. Nothing is
 trained. The target is the test accuracy that FedAvg with tau = 5 has after three quarters of its
 steps. `fixed` is the grid's schedule that the pilot would choose, followed from the first step.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from accuracy_cells import FEDAVG, GRID
+from cells import FEDAVG, GRID
 from scipy.stats import spearmanr
 
 from coterie.simulation.forecast import PILOT, Look, Option, Outlook, Tuning
