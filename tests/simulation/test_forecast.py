@@ -24,7 +24,7 @@ from coterie.render.page.pagedata import page_data
 from coterie.runs.execute import execute
 from coterie.runs.record import read_run
 from coterie.runs.retime import retime
-from coterie.simulation.forecast import Look, Option, Outlook, Tuned, Tuning, loss_at
+from coterie.simulation.forecast import Look, Option, Outlook, Tuned, Tuning
 from coterie.simulation.loop import first_evidence, piloted, rounds
 from coterie.simulation.policies.pilot import PILOT_STEPS, Pilot, again, choose, seen
 from coterie.simulation.progress import Curve, History, Round, worth
@@ -146,7 +146,7 @@ def test_dear_means_are_taken_seldom_and_cheap_groups_are_used() -> None:
 def test_a_forecast_agrees_with_the_problem_that_it_was_made_of() -> None:
     look = outlook(target_loss=1.2)
     forecast = look.of(ALONE, 2, 1)
-    u, t, n = look.so_far(look.fits[0]), 7, 0
+    u, t, n = look.so_far(look.fits[0].reach), 7, 0
     while Curve(0.3, 2.0, 1.8).loss(u) > 1.2:
         u += float(Round(t, 2, 1).worth(RATES, 0.07))
         t, n = t + 2, n + 1
@@ -158,12 +158,6 @@ def test_a_loss_that_no_schedule_reaches_is_never_forecast() -> None:
     best = outlook(target_loss=0.31).forecasts([ALONE])[0]
     assert best.seconds == math.inf
     assert 0.31 < best.loss < 1.0  # where it ends instead
-
-
-def test_an_accuracy_is_sought_at_a_lower_loss() -> None:
-    looks = outlook().looks
-    assert loss_at(looks[-1].accuracy, looks, 0.3) == looks[-1].loss
-    assert 0.3 < loss_at(0.9, looks, 0.3) < loss_at(0.8, looks, 0.3) < looks[-1].loss
 
 
 def test_the_last_round_may_be_cut_short() -> None:

@@ -49,7 +49,7 @@ def _row(found: Explained, f: Forecast, name: str) -> list[str]:
     outlook = found.choice.outlook
     ranged = outlook.of(f.option, f.tau1, f.tau2)
     ends = [_number(found.pilot_s + s) for s in (ranged.low_s, ranged.high_s)]
-    accuracy = outlook.accuracy(f)
+    accuracy = f.accuracy
     round_s = outlook.global_s + (f.tau2 - 1) * f.option.mean_s + f.tau1 * f.tau2 * outlook.step_s
     return [
         name,
@@ -96,7 +96,9 @@ def _why(found: Explained) -> list[str]:
             f"steps by what is chosen, which is forecast to end with {found.ends}"
         )
         if outlook.tuning.target_accuracy:
-            lines.append("chosen is therefore what is soonest at the loss that FedAvg ends with")
+            lines.append(
+                "chosen is therefore what is soonest at the accuracy that FedAvg would end with"
+            )
     lines += filter(None, [found.doubt])
     lines += [f"left out: {line}" for line in found.choice.left_out]
     retunes = outlook.tuning.again and len(outlook.tuning.tau1) * len(outlook.tuning.tau2) > 1
@@ -116,7 +118,7 @@ def _plain(found: Explained) -> dict[str, Any]:
             "seconds": found.pilot_s,
             "losses": [outlook.first_loss, *(look.loss for look in outlook.looks)],
         },
-        "reach": fit.reach,
+        "reach": outlook.reach,
         "curve": {"floor": fit.curve.floor, "height": fit.curve.height, "scale": fit.curve.scale},
         "d_local": outlook.step_s,
         "d_global": outlook.global_s,
@@ -142,7 +144,7 @@ def _forecast(found: Explained, f: Forecast) -> dict[str, Any]:
         **{key: value if math.isfinite(value) else None for key, value in values.items()},
         "bytes": round(1e9 * found.gbytes(f)),
         "loss": f.loss,
-        "accuracy": found.choice.outlook.accuracy(f),
+        "accuracy": f.accuracy,
         "divergence_ratio": f.option.ratio,
         "d_group": f.option.mean_s,
     }

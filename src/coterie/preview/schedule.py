@@ -83,7 +83,7 @@ class Explained:
 
     def counts(self, rate: float) -> float:
         """Return the part of its rate that a second step without a mean counts."""
-        reach = self.choice.outlook.fits[0].reach
+        reach = self.choice.outlook.reach
         return math.exp(-((rate / reach) ** 2))
 
 

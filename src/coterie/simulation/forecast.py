@@ -9,7 +9,9 @@ import numpy as np
 
 from coterie.core.arrays import Floats
 from coterie.core.errors import GroupingError
-from coterie.simulation.progress import Fit, History, Round, farther, worth
+from coterie.simulation.accuracy import DEEP, LINEAR, SCATTER, Errors, Family, errors_by
+from coterie.simulation.progress import Fit, History, Round, worth
+from coterie.simulation.remaining import Rest
 
 PILOT = (1, 5, 1)  # steps before each of the first global means: alone, astray, and alone again
 GROUPS = (1, 2, 5, 10, 20)  # K to try, where it is open
@@ -19,10 +21,9 @@ USUAL = 5  # local steps of a round of FedAvg, whose end is the target unless an
 AGAIN = 1.15  # tune again when there are so many times as many steps as then
 BETTER = 0.97  # of the forecast seconds, to change the schedule
 DOUBT = 1.2  # a reach may be so many times what fits best, or less by that
-SHORT = 2  # which of an outlook's fits has the short reach
-POWER, LEAST_POWER = 0.85, 0.6  # of the loss above its floor that errors fall with, and at least
+COUNTS = 0.5  # of a step's rate, for one farther from a mean than the pilot went
+PAYS = 0.95  # of FedAvg's forecast seconds to an accuracy, to group at all
 MOST_TOLD = 5  # schedules of a run, one by one
-NEAR = 0.05  # in the logarithm of that loss
 
 
 def named_target(loss: float, accuracy: float) -> str:
@@ -108,10 +109,11 @@ class Forecast:
     loss: float
     low_s: float = math.nan
     high_s: float = math.nan
+    accuracy: float | None = None  # of the last step, where that is the target
 
     def rank(self) -> tuple[float, float, float, int, int]:
         """Return what to sort by: seconds with some doubt, then the loss in the end."""
-        return self.seconds + self.high_s, self.seconds, self.loss, self.tau1, self.tau2
+        return _sum_s(self), self.seconds, self.loss, self.tau1, self.tau2
 
 
 @dataclass(frozen=True)
@@ -162,92 +164,150 @@ class Outlook:
     @cached_property
     def fits(self) -> list[Fit]:
         """What explains the losses so far, the best first, and some others for the range."""
-        losses = (self.first_loss, *(look.loss for look in self.looks))
-        rounds = tuple(look.round for look in self.looks)
-        found = History(self.tuning.rates, rounds, losses).fits
+        found = self._history(self.looks).fits
         best = found[0]
         doubted = [replace(best, reach=best.reach * d) for d in (DOUBT, 1 / DOUBT)]
         return [best, *doubted, *found[1:]]
 
-    def target_loss(self, fit: Fit, power: float = POWER) -> float | None:
-        """Return the loss to reach, by a fit; None: what FedAvg ends with."""
-        if self.tuning.target_accuracy:
-            return loss_at(self.tuning.target_accuracy, self.looks, fit.curve.floor, power)
-        return self.tuning.target_loss or None
+    def _history(self, looks: tuple[Look, ...]) -> History:
+        losses = (self.first_loss, *(look.loss for look in looks))
+        return History(self.tuning.rates, tuple(look.round for look in looks), losses)
 
-    def target(self, fit: Fit, power: float = POWER) -> float:
-        """Return the progress to reach, from the start of the run."""
-        loss = self.target_loss(fit, power)
-        if loss is not None:
-            return fit.curve.progress(loss)
+    @cached_property
+    def family(self) -> Family:
+        """What kind of model it is, by how its loss starts."""
+        return DEEP if self._history(self.looks).starts_slowly else LINEAR
+
+    @property
+    def reach(self) -> float:
+        """How far steps count for what is to be reached."""
+        return self.reaches[0] if self.tuning.target_accuracy else self.fits[0].reach
+
+    @cached_property
+    def reaches(self) -> list[float]:
+        """How far steps count for accuracy, by the pilot's losses: the best guess, and others."""
+        reach = self._history(self.looks[: len(PILOT)]).fits[0].reach * self.family.reach
+        return [reach, *(reach * doubt for doubt in self.family.doubt)]
+
+    def errors(self, reach: float) -> Errors:
+        """Return the law that errors fall by, for a reach."""
+        u = self._history(self.looks).progress(reach)[1:]
+        seen = np.array([1 - look.accuracy for look in self.looks])
+        law = errors_by(u, seen, self.family.power)
+        return law.likely(self.wanted, self._usual(reach) / 2, float(self.tuning.rates.sum()))
+
+    @property
+    def wanted(self) -> float:
+        """The errors to reach: fewer than the target's, by as much as they scatter."""
+        return (1 - self.tuning.target_accuracy) * math.exp(-SCATTER)
+
+    def target(self, fit: Fit) -> float:
+        """Return the progress to reach, from the start of the run: to a loss, or FedAvg's end."""
+        if self.tuning.target_loss:
+            return fit.curve.progress(self.tuning.target_loss)
+        return self._usual(fit.reach)
+
+    def _usual(self, reach: float) -> float:
+        """Return the progress that FedAvg ends with."""
         rates = self.tuning.rates
         T = len(rates)
         rounds = [Round(t, min(USUAL, T - t), 1) for t in range(0, T, USUAL)]
-        return float(sum(r.worth(rates, fit.reach) for r in rounds))
+        return float(sum(r.worth(rates, reach) for r in rounds))
 
-    def so_far(self, fit: Fit) -> float:
-        """Return the progress made, by a fit."""
-        return float(sum(look.round.worth(self.tuning.rates, fit.reach) for look in self.looks))
+    def so_far(self, reach: float) -> float:
+        """Return the progress made, by a reach."""
+        return float(sum(look.round.worth(self.tuning.rates, reach) for look in self.looks))
 
     def forecasts(self, options: Sequence[Option]) -> list[Forecast]:
         """Return the forecast of every schedule with every option, the soonest first.
 
-        Soonest with some doubt: both if steps count as they seem to, and if they count less.
+        Soonest with some doubt: both if steps count as they seem to, and if they count less. To an
+        accuracy, groups come first only where they save more than forecasts err by.
         """
-        rests = self._rests(self.fits[:3])
-        found = [
+        rests = self._rests(3)
+        found = self._each(rests, options)
+        if not self.tuning.target_accuracy:
+            return sorted(found, key=Forecast.rank)
+        ranked, tried = found, self._tried
+        if all(math.isinf(f.seconds) for f in found if f.tau1 in tried):
+            # Accuracy is guessed, and may well be reached: as soon as may be where FedAvg ends.
+            nearer = [replace(r, target=min(r.target, self._usual(r.fit.reach))) for r in rests]
+            ranked = self._each(nearer, options)
+        order = sorted(
+            range(len(found)), key=lambda n: (found[n].tau1 not in tried, ranked[n].rank())
+        )
+        alone = [n for n in order if ranked[n].option.num_groups == 1]
+        if alone and _sum_s(ranked[order[0]]) >= PAYS * _sum_s(ranked[alone[0]]):
+            order = [alone[0], *(n for n in order if n != alone[0])]
+        return [found[n] for n in order]
+
+    def _each(self, rests: Sequence[Rest], options: Sequence[Option]) -> list[Forecast]:
+        return [
             self._ranged(rests, option, tau1, tau2)
             for option in options
             for tau1 in self.tuning.tau1
             for tau2 in (self.tuning.tau2 if option.num_groups > 1 else (1,))
         ]
-        if self.tuning.target_accuracy and all(math.isinf(f.seconds) for f in found):
-            # Accuracy is guessed, and may well be reached: then what is soon elsewhere is better.
-            usual = replace(self, tuning=replace(self.tuning, target_accuracy=0.0))
-            ranked = usual.forecasts(options)
-            order = {(f.option, f.tau1, f.tau2): at for at, f in enumerate(ranked)}
-            return sorted(found, key=lambda f: order[f.option, f.tau1, f.tau2])
-        return sorted(found, key=Forecast.rank)
+
+    @property
+    def _tried(self) -> tuple[int, ...]:
+        """Local steps to an accuracy: not more than the pilot had, where nodes stray."""
+        rate = self.tuning.rates[min(self.t, len(self.tuning.rates) - 1)]
+        gained = float(worth([rate] * max(PILOT), self.reaches[0]))
+        if math.exp(-((gained / self.reaches[0]) ** 2)) >= COUNTS:
+            return self.tuning.tau1
+        near = tuple(tau1 for tau1 in self.tuning.tau1 if tau1 <= max(PILOT))
+        return near or self.tuning.tau1[:1]
 
     def of(self, option: Option, tau1: int, tau2: int) -> Forecast:
         """Return the forecast of one schedule, its range by all that fits."""
-        return self._ranged(self._rests(self.fits), option, tau1, tau2)
+        return self._ranged(self._rests(), option, tau1, tau2)
 
-    def _ranged(self, rests: "Sequence[_Rest]", option: Option, tau1: int, tau2: int) -> Forecast:
+    def _ranged(self, rests: Sequence[Rest], option: Option, tau1: int, tau2: int) -> Forecast:
         best, *others = (self._forecast(rest, option, tau1, tau2) for rest in rests)
         seconds = [best.seconds, *(other.seconds for other in others)]
         return replace(best, low_s=min(seconds), high_s=max(seconds))
-
-    def accuracy(self, forecast: Forecast) -> float | None:
-        """Return the accuracy in the end, where that is what a run is tuned for."""
-        if not self.tuning.target_accuracy:
-            return None
-        return accuracy_at(forecast.loss, self.looks, self.fits[0].curve.floor)
 
     def beyond_s(self, forecast: Forecast) -> float:
         """Return a forecast's seconds, or what they would be if steps went on after T."""
         if math.isfinite(forecast.seconds):
             return forecast.seconds
-        (rest,) = self._rests(self.fits[:1])
+        (rest,) = self._rests(1)
         option, tau1, tau2 = forecast.option, forecast.tau1, forecast.tau2
         return rest.beyond(tau1, tau2, option.ratio) * self._round_s(option, tau1, tau2)
 
     def _round_s(self, option: Option, tau1: int, tau2: int) -> float:
         return self.global_s + (tau2 - 1) * option.mean_s + tau1 * tau2 * self.step_s
 
-    def _rests(self, fits: Sequence[Fit]) -> "list[_Rest]":
-        """What is left by every fit; the target is farther off by that with the short reach."""
-        powers = [LEAST_POWER if n == SHORT else POWER for n in range(len(fits))]
-        return [
-            _Rest(self.tuning.rates, self.t, fit, self.so_far(fit), self.target(fit, power))
-            for fit, power in zip(fits, powers, strict=True)
-        ]
+    def _rests(self, first: int | None = None) -> list[Rest]:
+        """What is left by every fit of the losses, or by every reach that accuracy may have."""
+        rates = self.tuning.rates
+        if not self.tuning.target_accuracy:
+            fits = self.fits[:first]
+            return [Rest(rates, self.t, f, self.so_far(f.reach), self.target(f)) for f in fits]
+        found = []
+        for reach, sign in zip(self.reaches[:first], (0, 1, -1), strict=False):
+            law = self.errors(reach).doubted(sign)
+            target = law.progress(self.wanted)
+            by = replace(self._by_loss.fit, reach=reach)
+            found.append(Rest(rates, self.t, by, law.made, target, law))
+        return found
 
-    def _forecast(self, rest: "_Rest", option: Option, tau1: int, tau2: int) -> Forecast:
+    @cached_property
+    def _by_loss(self) -> Rest:
+        """What is left by the losses that were seen, with no end but the last step."""
+        fit = self.fits[0]
+        return Rest(self.tuning.rates, self.t, fit, self.so_far(fit.reach), math.inf)
+
+    def _forecast(self, rest: Rest, option: Option, tau1: int, tau2: int) -> Forecast:
         rounds, made = rest.rounds(tau1, tau2, option.ratio)
         reached = made >= rest.target
         round_s = self._round_s(option, tau1, tau2)
         round_bytes = self.global_bytes + (tau2 - 1) * option.mean_bytes
+        accuracy = None
+        if rest.law is not None:
+            accuracy, rest = 1 - rest.law.at(made), self._by_loss
+            _, made = rest.rounds(tau1, tau2, option.ratio)
         return Forecast(
             option,
             tau1,
@@ -256,53 +316,12 @@ class Outlook:
             rounds * tau1 * tau2 if reached else math.inf,
             rounds * round_bytes,
             rest.fit.curve.loss(made),
+            accuracy=accuracy,
         )
 
 
-@dataclass(frozen=True, eq=False)
-class _Rest:
-    """What is left of a run after a step, by a fit: progress made, and to make."""
-
-    rates: Floats
-    start: int
-    fit: Fit
-    made: float
-    target: float
-    parts: dict[int, list[float]] = field(default_factory=dict)  # of local steps, by tau1
-
-    def rounds(self, tau1: int, tau2: int, ratio: float) -> tuple[float, float]:
-        """Return how many rounds the target takes, and the progress with all steps that are left.
-
-        The round that reaches it counts in part, and half a round more: it is seen at an end.
-        """
-        reach = self.fit.reach * farther(ratio)
-        parts, made, rounds = self._local(tau1), self.made, 0.0
-        for at in range(0, len(parts), tau2):
-            gained = 0.0
-            for part in parts[at : at + tau2]:
-                gained += part * math.exp(-((gained / reach) ** 2))
-            if made < self.target:
-                rounds += 1.0 if made + gained < self.target else (self.target - made) / gained
-            made += gained
-        return rounds + 0.5 if rounds else 0.0, made
-
-    def beyond(self, tau1: int, tau2: int, ratio: float) -> float:
-        """Return how many rounds the target takes if steps go on after the last, if ever."""
-        last = self.rates[-1] * (self.rates[-1] / self.rates[-2]) ** np.arange(
-            1, 2 * len(self.rates)
-        )
-        rounds, made = replace(self, rates=np.append(self.rates, last), parts={}).rounds(
-            tau1, tau2, ratio
-        )
-        return rounds if made >= self.target else math.inf
-
-    def _local(self, tau1: int) -> list[float]:
-        """Return the worth of every tau1 steps that are left, of the last ones too."""
-        if tau1 not in self.parts:
-            rates = self.rates[self.start :]
-            padded = np.append(rates, np.zeros(-len(rates) % tau1)).reshape(-1, tau1)
-            self.parts[tau1] = [float(gained) for gained in worth(padded.T, self.fit.reach)]
-        return self.parts[tau1]
+def _sum_s(forecast: Forecast) -> float:
+    return forecast.seconds + forecast.high_s
 
 
 def doubt(first_loss: float, looks: Sequence[Look]) -> str:
@@ -315,41 +334,6 @@ def doubt(first_loss: float, looks: Sequence[Look]) -> str:
         return ""
     rose = f"the loss rose in the pilot, from {first_loss:.3g} to {looks[-1].loss:.3g}"
     return f"{rose}: forecasts mean little; lower train.lr"
-
-
-def loss_at(accuracy: float, looks: Sequence[Look], floor: float, power: float = POWER) -> float:
-    """Guess the loss at which a run will have an accuracy.
-
-    Errors fall with a power of the loss above its floor, from where the run is; looks at about the
-    loss of the last one count, so that near the target little is left to guess.
-
-    >>> looks = [Look(Round(0, 1, 1), 2.0, 0.6), Look(Round(1, 1, 1), 1.0, 0.8)]
-    >>> round(loss_at(0.8, looks, 0.3), 3), round(loss_at(0.9, looks, 0.3), 3)
-    (1.0, 0.61)
-    """
-    if accuracy <= looks[-1].accuracy:
-        return looks[-1].loss
-    start = _errors_from(looks, floor, power)
-    return floor + math.exp((math.log(max(1 - accuracy, 1e-9)) - start) / power)
-
-
-def accuracy_at(loss: float, looks: Sequence[Look], floor: float, power: float = POWER) -> float:
-    """Guess the accuracy that a run will have at a loss, in the same way.
-
-    >>> looks = [Look(Round(0, 1, 1), 2.0, 0.6), Look(Round(1, 1, 1), 1.0, 0.8)]
-    >>> round(accuracy_at(1.0, looks, 0.3), 3), round(accuracy_at(0.61, looks, 0.3), 3)
-    (0.8, 0.9)
-    """
-    start = _errors_from(looks, floor, power)
-    return max(0.0, 1 - math.exp(start + power * math.log(max(loss - floor, 1e-9))))
-
-
-def _errors_from(looks: Sequence[Look], floor: float, power: float) -> float:
-    """Return the logarithm of the errors at a loss of 1 above the floor."""
-    above = np.log([max(look.loss - floor, 1e-9) for look in looks])
-    errors = np.log([max(1 - look.accuracy, 1e-9) for look in looks])
-    weights = np.exp(-np.square((above - above[-1]) / NEAR))
-    return float(np.average(errors - power * above, weights=weights))
 
 
 def affordable(forecasts: Sequence[Forecast], max_bytes: float, spent: float) -> list[Forecast]:

@@ -153,7 +153,7 @@ def expected(choice: Choice, seconds: float) -> Expected:
     """Return what the chosen one is to reach, and when, after a pilot of so many seconds."""
     c = choice.chosen
     when, low, high = (seconds + after for after in (c.seconds, c.low_s, c.high_s))
-    return Expected(when, low, high, c.loss, choice.outlook.accuracy(c))
+    return Expected(when, low, high, c.loss, c.accuracy)
 
 
 def again(
