@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from coterie.analysis.fair import COMBINED, METHODS, space_of
 from coterie.analysis.tuning import Point, Score, Space, best, next_points, score, values_at
@@ -44,6 +45,7 @@ from coterie.simulation.problem import Problem
 from coterie.simulation.search import Search
 
 Json = dict[str, Any]
+Singles = NDArray[np.float32]
 SKEWS: dict[str, Json] = {
     "alike": {"kind": "iid"},
     "uneven": {"kind": "dirichlet", "alpha": 0.3, "placement": "random"},
@@ -118,12 +120,12 @@ def settings(cell: Cell, seed: int, scored: str, *, combined: bool, algorithm: J
 class Work:
     """Examples of every node, padded [n, m, d + 1], what is scored, and the first model."""
 
-    x: Floats
-    y: Floats  # one-hot, and 0 where there is no example [n, m, classes]
-    share: Floats  # 1 over a node's examples where there is one [n, m, 1]
-    scored_x: Floats
+    x: Singles
+    y: Singles  # one-hot, and 0 where there is no example [n, m, classes]
+    share: Singles  # 1 over a node's examples where there is one [n, m, 1]
+    scored_x: Singles
     scored_y: Ints
-    first: Floats  # [d + 1, classes]
+    first: Singles  # [d + 1, classes]
     p: Floats
 
 
@@ -148,7 +150,7 @@ def work_of(skew: str, per_edge: int, seed: int, scored: str) -> Work:
         xs[i, :m], ys[i, :m], share[i, :m] = x[at], np.eye(classes)[data.y[at]], 1 / m
     first = np.concatenate([flat[: classes * d].reshape(classes, d).T, flat[None, classes * d :]])
     part = split.val if scored == "val" else split.test
-    return Work(xs, ys, share, x[part], data.y[part], first, problem.fleet.p)
+    return Work(xs, ys, share, x[part], np.asarray(data.y[part], np.int64), first, problem.fleet.p)
 
 
 class Schedule(NamedTuple):
@@ -233,8 +235,8 @@ def place_at(cell: Cell, seed: int, scored: str, *, combined: bool) -> Place:
 
 
 def _algorithm(name: str) -> Json:
-    own = METHODS[name].settings.items()
-    own = {key.removeprefix("algorithm."): value for key, value in own}
+    settings = METHODS[name].settings.items()
+    own = {key.removeprefix("algorithm."): value for key, value in settings}
     return {"num_groups": 2, "evidence": "labels", "shakes": SHAKES, **own}
 
 

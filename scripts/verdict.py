@@ -54,10 +54,14 @@ class Printed:
             raise SystemExit(f"{len(found)} rows of {self.columns} have {where}")
         return found[0]
 
-    def cell(self, column: str, nth: int = 0, **where: str) -> str:
-        """Return a cell of the one row; of columns of the same name the nth."""
-        at = [i for i, name in enumerate(self.columns) if name == column][nth]
-        return self.row(**where)[at]
+    def cells(self, column: str, /, **where: str) -> list[str]:
+        """Return the cells of the one row in all columns of a name."""
+        row = self.row(**where)
+        return [cell for name, cell in zip(self.columns, row, strict=True) if name == column]
+
+    def cell(self, column: str, /, **where: str) -> str:
+        """Return the first of them."""
+        return self.cells(column, **where)[0]
 
 
 def read(text: str) -> dict[str, Printed]:
@@ -175,9 +179,11 @@ def accuracy(e: Evidence) -> list[Claim]:
         ahead = e.small["How far FedAvg-IC is ahead, in points"]
         cells = [ahead.row(clock=clock, data=data, of=of) for clock in (MIX, HONEST)]
         at = ahead.columns.index("authors' groups")
-        gaps = [NOT_RUN if row[at] == "-" else row[at] for row in cells]
-        rests = TENTH if gaps[0] != NOT_RUN else "-"
-        claims.append(Claim(text, *gaps, rests, [row[at + 1] for row in cells], SMALL_TABLES))
+        mixed, honest = (NOT_RUN if row[at] == "-" else row[at] for row in cells)
+        rests = TENTH if mixed != NOT_RUN else "-"
+        claims.append(
+            Claim(text, mixed, honest, rests, [row[at + 1] for row in cells], SMALL_TABLES)
+        )
     curves = "[curves](efficiency-dtt-2nn.png), " + TABLES
     for other, name in ((AVG, "FedAvg"), (HIER, "HierFAVG")):
         mixed, honest, words = e.pair(f"{IC} > {other}", DTT)
@@ -193,7 +199,7 @@ def accuracy(e: Evidence) -> list[Claim]:
         words += [row[-1] for row in rows.values()]
     text = "above FedAvg and HierFAVG by time on MNIST-F and FEMNIST, Dtt (points)"
     rests = f"{TENTH}; FEMNIST learns next to nothing in 60 steps"
-    claims.append(Claim(text, *told, rests, words, SMALL_TABLES))
+    claims.append(Claim(text, told[0], told[1], rests, words, SMALL_TABLES))
     for upper, lower, text in (
         (IC, AVG, "above FedAvg by epochs, Dtt (points)"),
         (BY_HOPS, BY_DATA, "FedAvg-C, too, above FedAvg-I by epochs, Dtt (points)"),
@@ -209,15 +215,15 @@ def accuracy(e: Evidence) -> list[Claim]:
         by_step, words = e.relation(STEPS, f"{upper} >= {lower}", DTT)
         rests = e.seeds(DTT, f"{upper} >= {lower}")
         claims.append(Claim(text, by_step, "the same", rests, words, TABLES))
-    for name, told in ((IC, "FedAvg-IC"), (HIER, "HierFAVG")):
+    for name, tale in ((IC, "FedAvg-IC"), (HIER, "HierFAVG")):
         mixed, honest, words = e.pair(f"{name} = {AVG}", DHH)
         rests = e.seeds(DHH, f"{name} = {AVG}")
-        text = f"on Dhh {told} and FedAvg are level by time (points)"
+        text = f"on Dhh {tale} and FedAvg are level by time (points)"
         claims.append(
             Claim(text, mixed, honest, rests, words, "[curves](efficiency-dhh-2nn.png), " + TABLES)
         )
         by_step, words = e.relation(STEPS, f"{name} = {AVG}", DHH)
-        text = f"on Dhh {told} and FedAvg are level by epochs (points)"
+        text = f"on Dhh {tale} and FedAvg are level by epochs (points)"
         claims.append(Claim(text, by_step, "the same", rests, words, TABLES))
     return claims
 
@@ -247,10 +253,11 @@ def efficiency(e: Evidence) -> list[Claim]:
         if work == "Dtt sr":
             text += " (abstract: 12% of the time)"
         cells = [_ratio(table.cell(name, **where)) for name in ("as mixed", "honest")]
-        words = [table.cell("verdict", nth, **where) for nth in (0, 1)]
+        words = table.cells("verdict", **where)[:2]
         n = table.cell("n", **where)
         said = "open" if n == "1" else ""  # one seed tells nothing
-        claims.append(Claim(text, *cells, f"full, MNIST-O; seeds: {n}", words, picture, said))
+        rests = f"full, MNIST-O; seeds: {n}"
+        claims.append(Claim(text, cells[0], cells[1], rests, words, picture, said))
     works = [work for work in CELLS if work in there]
     hier = {w: table.row(work=w, algorithm=HIER) for w in works}
     at = [table.columns.index(name) for name in ("as mixed", "honest")]
@@ -258,7 +265,8 @@ def efficiency(e: Evidence) -> list[Claim]:
     words = [row[i + 1] for row in hier.values() for i in at]
     text = "HierFAVG: SR on Dtt 1.7x, on Dhh 3.4x; 2NN on Dhh 1.3x; 2NN and CNN on Dtt never"
     seeds = ", ".join(f"{_told(w)} {row[1]}" for w, row in hier.items())
-    claims.append(Claim(text, *told, f"full, MNIST-O; seeds: {seeds}", words, TABLES))
+    rests = f"full, MNIST-O; seeds: {seeds}"
+    claims.append(Claim(text, told[0], told[1], rests, words, TABLES))
     best = []
     for name in ("as mixed", "honest"):
         took = [table.cell(name, work="Dtt sr", algorithm=a) for a in (HIER, IC)]
@@ -266,7 +274,7 @@ def efficiency(e: Evidence) -> list[Claim]:
     words = ["reproduced" if abs(ratio / (29 / 6) - 1) <= 0.25 else "differs" for ratio in best]
     text = "SR on Dtt: 4.8x as fast as HierFAVG"
     claims.append(
-        Claim(text, *(f"{r:.2f}x" for r in best), "full, MNIST-O; seeds: 5", words, TABLES)
+        Claim(text, f"{best[0]:.2f}x", f"{best[1]:.2f}x", "full, MNIST-O; seeds: 5", words, TABLES)
     )
     return claims
 
@@ -364,7 +372,7 @@ def _of_clocks(e: Evidence, claim: str, title: str, key: str) -> Claim:
         names = ", ".join(row[table.columns.index(key)] for row in good)
         told.append(f"{len(good)} of {len(table.rows)}{f': {names}' if good else ''}")
         words += [row[-1] for row in table.rows]
-    return Claim(claim, *told, TENTH, words, SMALL_TABLES)
+    return Claim(claim, told[0], told[1], TENTH, words, SMALL_TABLES)
 
 
 def _yes(word: str) -> str:

@@ -3,7 +3,8 @@
 A held-out problem has other data, another skew and other networks than all that the rule was made
 on. This list is older than the rule: nothing in HELD_OUT is looked at before the rule is fixed.
 `arrays` is an .npz of 600 CIFAR-10 images of every class, in grey and in 16 x 16 pixels, in an
-order by chance; `femnist` is LEAF's JSON. Both are given by their paths (see record.py); the rest is as `coterie data` has it.
+order by chance; `femnist` is LEAF's JSON. Both are given by their paths (see record.py); the rest
+is as `coterie data` has it.
 """
 
 from dataclasses import dataclass, field

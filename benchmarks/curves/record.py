@@ -10,6 +10,7 @@ import argparse
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ Json = dict[str, Any]
 def look(problem: Problem, s: State) -> list[float]:
     """Step, training loss, accuracy on the validation and on the test part."""
     val = problem.engine.evaluate(s.models.w[0], "val").accuracy
-    assert s.row.train_loss is not None and s.row.test_accuracy is not None
+    assert s.row.train_loss is not None and s.row.test_accuracy is not None and val is not None
     return [s.t, *(round(x, 6) for x in (s.row.train_loss, val, s.row.test_accuracy))]
 
 
@@ -142,11 +143,11 @@ def main() -> None:
         cell = replace(plain, seed=said.seed, paths=paths)
         if said.only and n not in said.only:
             continue
-        found = kept(said.out / f"{cell.name}.json", lambda cell=cell: record(cell))
+        found = kept(said.out / f"{cell.name}.json", partial(record, cell))
         if said.auto:
             target = target_of(found)
             chose = said.out / f"{cell.name}-auto.json"
-            kept(chose, lambda cell=cell, target=target: auto(cell, target))
+            kept(chose, partial(auto, cell, target))
         print(cell.name, flush=True)
 
 

@@ -18,7 +18,7 @@ from coterie.runs.validate import metrics_of
 from resuming import outcome, stopped_at
 from tasked import NAMES, dataset, model
 
-SMALL = {
+SMALL: dict[str, Any] = {
     "partition": {"kind": "iid", "num_nodes": 6, "num_edges": 2},
     "train": {"steps": 6, "batch_size": 8, "lr": 0.2},
 }

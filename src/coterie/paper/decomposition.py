@@ -1,6 +1,7 @@
 """Why a speed-up is what it is: fewer steps, dearer steps, and what the printed figures fit."""
 
 from dataclasses import replace
+from functools import partial
 
 from coterie.paper.efficiency import but_fedavg, cell_of, printed_cells, timed, whole_targets
 from coterie.paper.runs import (
@@ -63,7 +64,7 @@ def at_printed_seconds(runs: Runs) -> list[Table]:
         foot=f"As last measured by then. Reproduced: within {100 * NEAR:.0f} points.",
     )
     for work, n, some, cell in printed_cells(runs):
-        then = mixed(some.of(FEDAVG)).average(lambda run, s=cell.fedavg: accuracy_at(run, s))
+        then = mixed(some.of(FEDAVG)).average(partial(accuracy_at, seconds=cell.fedavg))
         gap = then.value - cell.accuracy if then else None
         told = [f"{cell.fedavg:g}", f"{100 * cell.accuracy:.0f}", percent(then), points(gap)]
         near = None if gap is None else abs(gap) <= NEAR

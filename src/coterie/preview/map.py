@@ -20,6 +20,7 @@ from coterie.preview.advice import Advice
 from coterie.preview.plan import PlanView
 
 FILE = Path(__file__).with_name("map.csv")
+NUMBERS = ("ratio", "wait", "nodes_emd", "edges_emd", "times", "low", "high")
 FAR = 1.0  # distance from where a plan is off the map
 
 
@@ -82,10 +83,15 @@ def spots() -> tuple[Spot, ...]:
 
 
 def _spot(row: dict[str, str]) -> Spot:
-    words = {name: row[name] for name in ("skew", "model", "network", "groups")}
-    numbers = ("ratio", "wait", "nodes_emd", "edges_emd", "times", "low", "high")
-    told = {name: float(row[name]) for name in numbers}
-    return Spot(per_edge=int(row["per_edge"]), **words, **told)
+    number = {name: float(row[name]) for name in NUMBERS}
+    return Spot(
+        skew=row["skew"],
+        model=row["model"],
+        per_edge=int(row["per_edge"]),
+        network=row["network"],
+        groups=row["groups"],
+        **number,
+    )
 
 
 def here(view: PlanView, among: Sequence[Spot] | None = None) -> Here | None:

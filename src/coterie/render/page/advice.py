@@ -50,7 +50,7 @@ def schedule(option: Option) -> str:
 def settings(option: Option) -> str:
     """Write what to set for a run, or a plan, to be so; nothing where a search has no name."""
     what, means = option.what, option.means
-    told = {"algorithm.tau1": means.tau1, "algorithm.tau2": means.tau2}
+    told: dict[str, object] = {"algorithm.tau1": means.tau1, "algorithm.tau2": means.tau2}
     told |= {"network.combine": "all" if what.combined else "none"}
     if what.kind == "groups":
         told |= {"algorithm.num_groups": len(what.grouping.servers)}
@@ -82,8 +82,10 @@ def _compared(advice: Advice) -> Table:
             )
         )
     tier = advice.slow_tier
-    head = ("", "mean after\nsteps", "com-\nbined", "a round", "to the target")
-    head += (f"{tier}\na day", "to the\ntarget", "times as long")
+    head = (
+        *("", "mean after\nsteps", "com-\nbined", "a round", "to the target"),
+        *(f"{tier}\na day", "to the\ntarget", "times as long"),
+    )
     foot = (
         f"target: the loss of {advice.steps:,} steps with a mean after each, estimated by label "
         "shares; means of groups, of all\n"
