@@ -1,5 +1,6 @@
 import json
 import shutil
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from coterie.config.settings import (
     NetworkConfig,
 )
 from coterie.core.errors import ConfigError, RecordError, TrainingError
+from coterie.runs import record
 from coterie.runs.execute import execute, simulate
 from coterie.runs.record import RecordedRun, RunWriter, find_runs, read_run
 from coterie.simulation.state import State
@@ -319,4 +321,16 @@ def test_of_two_that_begin_in_one_folder_the_second_leaves_it_as_it_is(tmp_path:
         with pytest.raises(RecordError, match="already holds a run; choose another --out"):
             second.begin("seed = 2\n", {})
     assert (tmp_path / "config.toml").read_text() == "seed = 1\n"
+    assert {path.name for path in tmp_path.iterdir()} == {"config.toml", "meta.json", "rows.jsonl"}
+
+
+def test_a_run_that_is_stopped_as_it_begins_leaves_nothing_half_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lock(*_: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(record, "lock", lock)
+    with RunWriter(tmp_path) as writer, pytest.raises(KeyboardInterrupt):
+        writer.begin("seed = 1\n", {})
     assert {path.name for path in tmp_path.iterdir()} == {"config.toml", "meta.json", "rows.jsonl"}

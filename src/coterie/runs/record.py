@@ -23,6 +23,7 @@ from coterie.core.convert import convert
 from coterie.core.errors import RecordError
 from coterie.core.files import json_bytes, lock, write_atomically, write_json, writing
 from coterie.core.regular import open_regular, read_mapping, read_regular, read_text
+from coterie.core.signals import undisturbed
 from coterie.core.types import Json
 from coterie.engine.contract import NodeScores
 from coterie.runs.node_scores import (
@@ -102,7 +103,7 @@ class RunWriter:
 
     def begin(self, config_toml: str, meta: Json) -> None:
         """Write what is known at the start, and no rows."""
-        with writing(self.folder):
+        with writing(self.folder), undisturbed():
             self.folder.mkdir(parents=True, exist_ok=True)
             with self._alone():
                 write_atomically(self.folder / "config.toml", config_toml.encode())
