@@ -427,12 +427,11 @@ def left() -> str:
     return _table(("experiment", "runs", "counted", "core-hours"), found) + f"\n\n{said}"
 
 
-def _count(claims: Sequence[Claim], word: str) -> str:
+def _count(claims: Sequence[Claim], word: str) -> tuple[str, str, str]:
     """Say how many claims have a verdict, and how many of these rest on small runs alone."""
     found = [claim for claim in claims if claim.verdict == word]
     small = sum(claim.rests.startswith("small") for claim in found)
-    more = f" ({small} at small scale only)" if small else ""
-    return f"{len(found)} {word}{more}" if found else ""
+    return word, str(len(found)), str(small)
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -449,7 +448,10 @@ def page() -> str:
     parts = {make.__name__: make(e) for make in makers}
     every = [claim for claims in parts.values() for claim in claims]
     return PROSE.read_text().format(
-        total=", ".join(filter(None, (_count(every, word) for word in WORDS))),
+        total=_table(
+            ("verdict", "claims", "of them at small scale alone"),
+            [_count(every, word) for word in WORDS],
+        ),
         free=f"{near.count('reproduced')} of {len(near)}",
         left=left(),
         **{name: _table(HEAD, [each.cells() for each in claims]) for name, claims in parts.items()},

@@ -103,7 +103,7 @@ def test_what_trains_nothing_does_not_import_torch() -> None:
 def test_the_public_names_are_all_there() -> None:
     for name in coterie.__all__:
         assert getattr(coterie, name) is not None
-    assert dir(coterie) == coterie.__all__
+    assert dir(coterie) == sorted(coterie.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = coterie.nothing
 

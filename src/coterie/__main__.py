@@ -27,11 +27,13 @@ def main() -> None:
     before = {number: signal.signal(number, _leave) for number in heeded}
     from coterie.cli import main as run
 
-    _answer(before)
     atexit.register(_answer, dict.fromkeys(heeded, signal.SIG_IGN))  # after what others registered
     atexit.register(gc.freeze)  # what ends with the process is not gone through once more
     try:
+        _answer(before)
         run(prog_name="coterie")
+    except KeyboardInterrupt:  # between the line above and where the command line heeds it
+        _leave()
     finally:
         _answer(dict.fromkeys(heeded, _once))
         make_dataclass("Nothing", ())  # runs a text, so that Python forgets a Ctrl-C within another

@@ -357,6 +357,14 @@ def test_a_signal_after_the_end_changes_nothing(name: str) -> None:
     assert "unknown command 'nosuch'" in err
 
 
+def test_ctrl_c_just_before_the_command_line_heeds_it_is_one_line() -> None:
+    code = (
+        "import os, signal\nfrom coterie.cli.commands import Commands\n"
+        "Commands.main = lambda *_, **__: os.kill(os.getpid(), signal.SIGINT)\n"
+    )
+    assert ended(code, "--help") == (130, "", "coterie: stopped\n")
+
+
 def test_ctrl_c_while_python_makes_a_dataclass_ends_with_130(tmp_path: Path) -> None:
     (tmp_path / "presses.py").write_text(
         "import coterie.cli as cli\n"

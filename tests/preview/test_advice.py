@@ -103,7 +103,7 @@ def test_the_command_says_it_first_and_to_programs(tmp_path: Path) -> None:
     more = ("--set", "algorithm.num_groups=2", "-o", tmp_path / "plan.html")
     done = command(*words, *more)
     assert done.exit_code == 0, done.output
-    assert done.output.startswith(f"In short: {sentence(advice)}")
+    assert " ".join(done.output.split()).startswith(f"In short: {sentence(advice)}")
     assert "What would change the answer" in done.output
     told = json.loads(command(*words, *more[:2], "--json").stdout)
     assert told["advice"] == json.loads(json.dumps(plain_advice(advice)))

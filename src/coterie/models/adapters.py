@@ -11,6 +11,7 @@ class Adapted(nn.Module):
     The second factor is zero at first, so that the model begins as its base. The scale that others
     call alpha / rank is 1.
 
+    >>> import torch
     >>> layer, x = nn.Linear(6, 4), torch.rand(3, 6)
     >>> torch.equal(Adapted(layer, 2)(x), layer(x))
     True
