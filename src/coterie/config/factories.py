@@ -151,7 +151,7 @@ def divide(config: Config, dataset: Dataset, *, pooled: bool = False) -> Divided
 
 
 def _divide(config: Config, dataset: Dataset, pooled: bool) -> Divided:
-    kind = split_kind(config)
+    kind, rule = split_kind(config), _rule(config)
     if kind == "official":
         _check_official(dataset)
     total, wanted = len(dataset.y), (Stream.SAMPLE, Stream.SPLIT, Stream.PARTITION)
@@ -161,12 +161,12 @@ def _divide(config: Config, dataset: Dataset, pooled: bool) -> Divided:
         dataset = dataset.take(chosen)
     if kind == "per-node" and not pooled:
         numbered = Examples(dataset.by, dataset.users, dataset.user_names, chosen, total)
-        return _split_dealt(dataset, make_partition(_rule(config), numbered, deals), splits)
+        return _split_dealt(dataset, make_partition(rule, numbered, deals), splits)
     if kind == "official":
         split = datasets.split_rest(dataset.by, _tested(dataset, config.data.sample), splits)
     else:
         split = datasets.split(dataset.by, splits)
-    by = dataset.by[split.train]
+    by, n_strata = dataset.by[split.train], dataset.n_strata
     held: dict[Part, Ints] | None = None
     if pooled:
         part = Partition((np.arange(len(by)),), np.zeros(1, dtype=np.int64))
@@ -175,8 +175,8 @@ def _divide(config: Config, dataset: Dataset, pooled: bool) -> Divided:
     else:
         users = None if dataset.users is None else dataset.users[split.train]
         examples = Examples(by, users, dataset.user_names, chosen[split.train], total)
-        part = make_partition(_rule(config), examples, deals)
-    return Divided(dataset, split, part, class_counts(part, by, dataset.n_strata), held)
+        part = make_partition(rule, examples, deals)
+    return Divided(dataset, split, part, class_counts(part, by, n_strata), held)
 
 
 def _split_dealt(dataset: Dataset, dealt: Partition, rng: np.random.Generator) -> Divided:
@@ -456,6 +456,8 @@ def make_engine(
 ) -> Engine:
     """Return the engine of a config, with the examples of every node in one array.
 
+    A task that the model, its metrics or its targets do not fit is refused.
+
     Nodes take `steps` by a rule, and `say` is told of actors that die.
     """
     from coterie.engine.module import Nodes
@@ -473,9 +475,9 @@ def make_engine(
         if part_of.sizes is not None:
             sizes[name] = part_of.sizes
     whose = sizes or None
+    task = check_task(config, divided, model)
     c = config.train
     cores = threads if c.threads == "auto" else c.threads
-    task = make_task_of(config, dataset)
     if c.engine == "sequential":
         return Sequential(
             model, nodes, held_out, steps, c.device, rule, held_sizes=whose, task=task
@@ -502,6 +504,25 @@ def make_engine(
         work=float(trained),
         task=task,
     )
+
+
+def check_task(config: Config, divided: Divided, model: "nn.Module") -> "Task":
+    """Return the task; refuse one that its model, its metrics or its targets do not fit.
+
+    Plain classification of pixels or numbers is tried where the model is made.
+    """
+    from coterie.engine.fitting import check_fit, check_room_for_metrics
+
+    dataset, task = divided.dataset, make_task_of(config, divided.dataset)
+    if config.algorithm.target_accuracy and task.right is None:
+        raise ConfigError(
+            f"algorithm.target_accuracy is a share of right answers, which task {task.name!r} has "
+            "not; use algorithm.target_loss"
+        )
+    check_room_for_metrics(task, dataset.y[divided.split.test], dataset.width)
+    if not task.softmax or dataset.has_tokens:
+        check_fit(model, task, dataset.x, dataset.y, dataset.width)
+    return task
 
 
 def make_actors(config: Config, cores: int, say: Callable[[str], None]) -> "tuple[Actors, int]":

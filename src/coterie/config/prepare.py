@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coterie.config.factories import (
-    Divided,
     charged_examples,
     check_room,
     check_threads,
@@ -22,7 +21,6 @@ from coterie.config.factories import (
     make_policy,
     make_rule,
     make_search,
-    make_task_of,
     make_update,
     make_view,
 )
@@ -92,7 +90,6 @@ def prepare(
     if algorithm.searched:
         check_num_groups(config.algorithm.num_groups, len(part.indices))
     model, size = first_model(config, dataset, own.model)
-    check_task(config, divided, model)
     update, K, stays = make_update(config, algorithm), config.algorithm.usual[0], 0
     if update.personal is not None:
         stays = len(staying(model, update))
@@ -126,24 +123,6 @@ def prepare(
     epochs = float(worked.sum() / part.sizes.sum())
     problem = make_problem(config, parts, fleet, size, update, engine, planner, epochs)
     return Prepared(config, replace(problem, starts=starts), size)
-
-
-def check_task(config: Config, divided: Divided, model: "nn.Module") -> None:
-    """Refuse a task that its model, its metrics or its targets do not fit.
-
-    Plain classification of pixels or numbers is tried where the model is made.
-    """
-    from coterie.engine.fitting import check_fit, check_room_for_metrics
-
-    dataset, task = divided.dataset, make_task_of(config, divided.dataset)
-    if config.algorithm.target_accuracy and task.right is None:
-        raise ConfigError(
-            f"algorithm.target_accuracy is a share of right answers, which task {task.name!r} has "
-            "not; use algorithm.target_loss"
-        )
-    check_room_for_metrics(task, dataset.y[divided.split.test], dataset.width)
-    if not task.softmax or dataset.has_tokens:
-        check_fit(model, task, dataset.x, dataset.y, dataset.width)
 
 
 def staying(model: "nn.Module", update: Update) -> "Tensor":
@@ -186,8 +165,7 @@ def first_models(
 
 def new_model(config: Config, dataset: Dataset, own: "OwnModel | None" = None) -> "nn.Module":
     """Make a model for a dataset, with first weights from torch's generator."""
-    c, (shape, tokens) = config.model, seen_by_models(dataset)
-    width = dataset.width
+    c, shape, width, tokens = config.model, dataset.input_shape, dataset.width, dataset.has_tokens
     model = make_model(c.name, shape, dataset.n_classes, own, c.init, output=width, tokens=tokens)
     if c.weights:
         from coterie.models.weights import load_weights
@@ -200,11 +178,6 @@ def new_model(config: Config, dataset: Dataset, own: "OwnModel | None" = None) -
     return model
 
 
-def seen_by_models(dataset: Dataset) -> tuple[tuple[int, ...], bool]:
-    """Return the shape of an example, and whether it is tokens."""
-    return dataset.x.shape[1:], bool(dataset.x.dtype == np.int64)
-
-
 def first_model(
     config: Config, dataset: Dataset, own: "OwnModel | None" = None
 ) -> "tuple[nn.Module, ModelSize]":
@@ -214,7 +187,6 @@ def first_model(
     from coterie.models.size import flops_per_example, n_bytes, n_parameters
 
     torch.set_num_threads(1)
-    shape, tokens = seen_by_models(dataset)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
         model = new_model(config, dataset, own)
@@ -223,7 +195,7 @@ def first_model(
     elif config.compute.flops == "reference":
         flops = REFERENCE_FLOPS[config.model.name]
     else:
-        flops = flops_per_example(model, shape, tokens=tokens)
+        flops = flops_per_example(model, dataset.x.shape[1:], tokens=dataset.has_tokens)
     size = ModelSize(n_parameters(model), n_bytes(model), flops)
     if config.train.precision == "float64":
         model = model.double()  # from the same first weights

@@ -47,12 +47,12 @@ class Dataset:
         """Shape of one example; of an image (channels, height, width)."""
         return tuple(self.x.shape[1:])
 
-    @property
+    @cached_property
     def has_tokens(self) -> bool:
         """Whether examples are whole numbers that a model looks up, not numbers or pixels."""
         return bool(self.x.dtype == np.int64)
 
-    @property
+    @cached_property
     def width(self) -> int:
         """How many numbers a model answers with for one example, or for one token."""
         return TARGETS[self.task].width(self.y, self.n_classes)
