@@ -7,7 +7,7 @@ from typing import Any
 from coterie.preview.map import Here, Spot
 from coterie.render.page.html import Table
 
-SHOWN = 4  # nodes per edge of the spots that are drawn
+SHOWN = 4  # nodes per edge of the spots that are drawn, but for a plan that is among others
 WIDEST = 4.0  # times as fast, where the colours end
 TITLES = {"edge-cloud": "edges and cloud serve", "fat-tree": "members serve (fat tree)"}
 NAMES = {
@@ -55,7 +55,8 @@ def map_figure(spots: Sequence[Spot], here: Here | None = None) -> Any:
     """Draw a panel for every network and size of a model: skew by how slow the slow tier is."""
     from matplotlib.figure import Figure
 
-    drawn = [spot for spot in spots if spot.per_edge == SHOWN]
+    per_edge = SHOWN if here is None else here.spot.per_edge
+    drawn = [spot for spot in spots if spot.per_edge == per_edge]
     panels = list(dict.fromkeys((spot.model, spot.network) for spot in drawn))
     models = list(dict.fromkeys(model for model, _ in panels))
     networks = list(dict.fromkeys(network for _, network in panels))
