@@ -2,10 +2,15 @@
 """Rounds of a deeper model by one contestant: a line of JSON with the CPU seconds of each.
 
 Plain is a loop over nodes and batches in torch. pfl is its simulated backend and
-FederatedAveraging, set up as in run_pfl.py. Coterie's engine finds its own way. The first round is
-the warm-up. Peers are given floats, and take batches in the order of the examples.
+FederatedAveraging, set up as in run_pfl.py. Coterie's engine finds its own way. All have the same
+examples on the same nodes, and the same nodes in a round but for pfl, which draws its own where not
+all take part. The first round is the warm-up. Peers are given floats, and take batches in the order
+of the examples.
+
+With a file of examples the model is scored every so many rounds on its test part, beside the clock.
 
 Usage: python benchmarks/peers/deep_round.py --who plain --work lstm [--rounds 3]
+[--arrays FILE.npz --every 10 --rows FILE.jsonl]
 """
 
 import argparse
@@ -13,16 +18,68 @@ import copy
 import json
 import sys
 import time
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
-from deep_work import WORKS, DeepWork
+from deep_work import WORKS, DeepWork, read
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from coterie.models import make_model
 
 SCORED = 100  # examples at the beginning, whose loss shows that all learn the same
+CHUNK = 500  # test examples at once
+
+
+@dataclass(eq=False)
+class Course:
+    """Rounds of a work: its examples, the seconds of each round, and scores on the way."""
+
+    work: DeepWork
+    rounds: int  # without the warm-up
+    arrays: dict[str, np.ndarray]
+    every: int = 0  # rounds between scores; 0: none
+    rows: Path | None = None
+
+    def __post_init__(self) -> None:
+        """Begin without a round."""
+        self.laps = []
+
+    def tensors(self, part: str = "") -> tuple[Tensor, Tensor]:
+        """Return all examples, or those of a part; pixels as floats."""
+        x, y = (torch.from_numpy(self.arrays[part + name]) for name in ("x", "y"))
+        return (x if self.work.text else x.float().div_(255)), y
+
+    def done(self, seconds: float, net) -> None:
+        """Note a round, and score what `net` returns where that is due."""
+        self.laps.append(seconds)
+        number = len(self.laps)
+        if self.every and (number % self.every == 0 or number == 1 + self.rounds):
+            accuracy, loss = self.score(net())
+            spent = sum(self.laps)
+            row = {"round": number, "cpu_s": spent, "accuracy": accuracy, "loss": loss}
+            with self.rows.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+
+    @torch.no_grad()
+    def score(self, net: nn.Module) -> tuple[float, float]:
+        """Accuracy and mean loss on the test part."""
+        net = copy.deepcopy(net).eval()
+        right = loss = 0.0
+        x, y = self.tensors("test_")
+        for part, told in zip(x.split(CHUNK), y.split(CHUNK), strict=True):
+            logits = net(part)
+            loss += float(cross_entropy(logits, told, reduction="sum"))
+            right += int((logits.argmax(1) == told).sum())
+        return right / len(y), loss / len(y)
+
+    @torch.no_grad()
+    def first_loss(self, net: nn.Module) -> float:
+        """Mean loss of the first examples."""
+        x, y = self.tensors()
+        return float(loss_of(copy.deepcopy(net).eval(), x[:SCORED], y[:SCORED]))
 
 
 def first_net(work: DeepWork) -> nn.Module:
@@ -36,29 +93,18 @@ def loss_of(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     return cross_entropy(net(x).flatten(0, -2), y.flatten())
 
 
-def tensors(work: DeepWork) -> tuple[Tensor, Tensor]:
-    """Return all examples; pixels as floats."""
-    x, y = map(torch.from_numpy, work.arrays())
-    return (x if work.text else x.float().div_(255)), y
-
-
-@torch.no_grad()
-def scored(work: DeepWork, net: nn.Module) -> float:
-    """Mean loss of the first examples."""
-    x, y = tensors(work)
-    return float(loss_of(copy.deepcopy(net).eval(), x[:SCORED], y[:SCORED]))
-
-
-def run_plain(work: DeepWork, rounds: int) -> tuple[list[float], float, str]:
+def run_plain(course: Course) -> tuple[nn.Module, str]:
     """Train node after node by torch's own SGD, and average the parameters."""
-    net, (x, y) = first_net(work), tensors(work)
+    work, (x, y) = course.work, course.tensors()
+    net = first_net(work)
     nodes = list(zip(x.split(work.examples), y.split(work.examples), strict=True))
-    parameters, laps = list(net.parameters()), []
-    for _ in range(1 + rounds):
+    parameters = list(net.parameters())
+    for number in range(1 + course.rounds):
+        chosen = work.taking_part(number)
         begun = time.process_time()
         start = [w.detach().clone() for w in parameters]
         mean = [torch.zeros_like(w) for w in start]
-        for node_x, node_y in nodes:
+        for node_x, node_y in (nodes[i] for i in chosen):
             with torch.no_grad():
                 for w, w0 in zip(parameters, start, strict=True):
                     w.copy_(w0)
@@ -70,57 +116,67 @@ def run_plain(work: DeepWork, rounds: int) -> tuple[list[float], float, str]:
                 sgd.step()
             with torch.no_grad():
                 for total, w in zip(mean, parameters, strict=True):
-                    total.add_(w, alpha=1 / len(nodes))
+                    total.add_(w, alpha=1 / len(chosen))
         with torch.no_grad():
             for w, value in zip(parameters, mean, strict=True):
                 w.copy_(value)
-        laps.append(time.process_time() - begun)
-    return laps[1:], scored(work, net), "nn.Module, torch.optim.SGD"
+        course.done(time.process_time() - begun, lambda: net)
+    return net, "nn.Module, torch.optim.SGD"
 
 
-def run_coterie(work: DeepWork, rounds: int) -> tuple[list[float], float, str]:
+def run_coterie(course: Course) -> tuple[nn.Module, str]:
     """Train by the engine that a run has."""
-    from coterie.config.files import make_config
-    from coterie.config.prepare import prepare
-    from coterie.data import Dataset
+    work, engine = course.work, engine_of(course)
 
-    x, y = work.arrays()
-    n = work.nodes * work.examples
-    held = slice(0, 8)  # a validation and a test part there must be; they are not looked at
-    test = np.arange(n + 8) >= n
+    def net() -> nn.Module:
+        exported = first_net(work)
+        exported.load_state_dict(engine.export(state.w[0]))
+        return exported
+
+    state, z = engine.initial(), np.zeros(work.nodes, dtype=np.int64)
+    for t in range(1 + course.rounds):
+        chosen = None if work.cohort is None else work.taking_part(t)
+        begun = time.process_time()
+        state = engine.advance(state, t, t + 1, z, chosen)
+        course.done(time.process_time() - begun, net)
+    return net(), engine.choice()["kernel"]
+
+
+def engine_of(course: Course):
+    """Return the engine of a run in which nodes hold just their examples.
+
+    A run keeps a part of all examples for validation. Here nothing is kept from the nodes: what is
+    held out stands beside their examples, and is not looked at.
+    """
+    from coterie.config.factories import Divided, make_engine, make_rule, make_update
+    from coterie.config.files import make_config
+    from coterie.config.prepare import first_model, parts_of
+    from coterie.data import Dataset, Split
+    from coterie.partition import Partition
+    from coterie.partition.measure import class_counts
+
+    work, (x, y) = course.work, (course.arrays[name] for name in "xy")
     task = "next-token" if work.text else "classification"
-    dataset = Dataset(
-        "generated",
-        np.concatenate([x, x[held]]),
-        np.concatenate([y, y[held]]),
-        work.classes,
-        users=np.append(np.repeat(np.arange(work.nodes), work.examples), np.zeros(8, np.int64)),
-        user_names=tuple(map(str, range(work.nodes))),
-        test=test,
-        task=task,
-    )
+    dataset = Dataset("as the peers", x, y, work.classes, task=task)
+    places = np.arange(len(y))
+    part = Partition(tuple(np.split(places, work.nodes)), np.zeros(work.nodes, dtype=np.int64))
+    held = places[:8]
+    counts = class_counts(part, dataset.by, dataset.n_strata)
+    divided = Divided(dataset, Split(places, held, held), part, counts)
     config = make_config(
         {
-            "data": {"split": "official"},
-            "partition": {"kind": "natural", "num_edges": 1},
+            "partition": {"kind": "iid", "num_nodes": work.nodes, "num_edges": 1},
             "model": {"name": work.model},
             "algorithm": {"name": "fedavg", "tau2": 1},
             "train": {"lr": work.lr, "lr_decay": 1.0, "batch_size": work.batch, "steps": 1},
         }
     )
-    engine = prepare(config, dataset).problem.engine
-    state, laps = engine.initial(), []
-    z = np.zeros(work.nodes, dtype=np.int64)
-    for t in range(1 + rounds):
-        begun = time.process_time()
-        state = engine.advance(state, t, t + 1, z)
-        laps.append(time.process_time() - begun)
-    net = first_net(work)
-    net.load_state_dict(engine.export(state.w[0]))
-    return laps[1:], scored(work, net), engine.choice()["kernel"]
+    parts = parts_of(config)
+    rule = make_rule(config, make_update(config, parts.algorithm))
+    return make_engine(config, first_model(config, dataset)[0], divided, parts.steps, rule)
 
 
-def run_pfl(work: DeepWork, rounds: int) -> tuple[list[float], float, str]:
+def run_pfl(course: Course) -> tuple[nn.Module, str]:
     """Train by pfl."""
     from pfl.aggregate.simulate import SimulatedBackend
     from pfl.aggregate.weighting import WeightByDatapoints
@@ -148,15 +204,17 @@ def run_pfl(work: DeepWork, rounds: int) -> tuple[list[float], float, str]:
 
     class Laps(TrainingProcessCallback):
         def after_central_iteration(self, *args, **kwargs):
-            laps.append(time.process_time() - begun[-1])
+            course.done(time.process_time() - begun[-1], lambda: trained.net)
             begun.append(time.process_time())
             return False, Metrics()
 
     np.random.seed(0)  # noqa: NPY002 - pfl draws its seeds from NumPy's global state
-    trained, (x, y), laps = Trained(first_net(work)), tensors(work), []
+    work, (x, y) = course.work, course.tensors()
+    trained = Trained(first_net(work))
     parts = zip(x.split(work.examples), y.split(work.examples), strict=True)
     users = [Dataset(part, user_id=str(i)) for i, part in enumerate(parts)]
-    sampler = get_user_sampler("minimize_reuse", range(len(users)))  # each once a round
+    kind = "minimize_reuse" if work.cohort is None else "random"  # each once a round, or anew
+    sampler = get_user_sampler(kind, range(len(users)))
     cohort = FederatedDataset(users.__getitem__, sampler)
     model = PyTorchModel(
         model=trained,
@@ -164,9 +222,9 @@ def run_pfl(work: DeepWork, rounds: int) -> tuple[list[float], float, str]:
         central_optimizer=torch.optim.SGD(trained.parameters(), lr=1.0),
     )
     params = NNAlgorithmParams(
-        central_num_iterations=1 + rounds,
+        central_num_iterations=1 + course.rounds,
         evaluation_frequency=10**9,  # but for the first round
-        train_cohort_size=len(users),
+        train_cohort_size=work.cohort or len(users),
         val_cohort_size=None,
     )
     local = NNTrainHyperParams(
@@ -181,7 +239,7 @@ def run_pfl(work: DeepWork, rounds: int) -> tuple[list[float], float, str]:
         callbacks=[Laps()],
         send_metrics_to_platform=False,
     )
-    return laps[1:], scored(work, trained.net), "SimulatedBackend"
+    return trained.net, "SimulatedBackend"
 
 
 RUNS = {"plain": run_plain, "coterie": run_coterie, "pfl": run_pfl}
@@ -193,11 +251,17 @@ def main() -> None:
     ask.add_argument("--who", choices=RUNS, required=True)
     ask.add_argument("--work", choices=WORKS, required=True)
     ask.add_argument("--rounds", type=int, default=3)
+    ask.add_argument("--arrays", type=Path, help="examples, in place of generated ones")
+    ask.add_argument("--every", type=int, default=0, help="rounds between scores; needs --arrays")
+    ask.add_argument("--rows", type=Path, help="file to write scores to")
     args = ask.parse_args()
     torch.set_num_threads(1)
-    laps, loss, how = RUNS[args.who](WORKS[args.work], args.rounds)
-    line = {"who": args.who, "work": args.work, "cpu_s": laps, "loss": loss, "how": how}
-    sys.stdout.write(json.dumps(line) + "\n")
+    work = WORKS[args.work]
+    arrays = read(args.arrays) if args.arrays else dict(zip("xy", work.arrays(), strict=True))
+    course = Course(work, args.rounds, arrays, args.every, args.rows)
+    net, how = RUNS[args.who](course)
+    told = {"who": args.who, "work": args.work, "cpu_s": course.laps[1:], "how": how}
+    sys.stdout.write(json.dumps(told | {"loss": course.first_loss(net)}) + "\n")
 
 
 if __name__ == "__main__":
