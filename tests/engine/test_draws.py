@@ -1,5 +1,6 @@
 """Random layers: what a node drops depends on (seed, step, node) alone, on several threads too."""
 
+import copy
 from collections.abc import Callable
 from pathlib import Path
 
@@ -219,7 +220,7 @@ def test_threads_that_would_wait_for_each_other_are_not_used(
     assert engines("cnn", 5, workers=3)[1].workers == 3  # as before
 
 
-def test_convolutions_that_drop_are_scored_in_small_chunks_with_channels_last() -> None:
+def test_convolutions_that_drop_run_with_channels_last_and_are_scored_in_small_chunks() -> None:
     _, fast = engines("dropping", 5, dtype=torch.float32)
     with fast._single.module() as module:
         assert isinstance(module.model, Dropping)
@@ -227,7 +228,7 @@ def test_convolutions_that_drop_are_scored_in_small_chunks_with_channels_last() 
     fast.advance(fast.initial(), 0, 1, EVERYONE)
     seen.clear()
     fast.advance(fast.initial(), 0, 1, EVERYONE)
-    assert {(training, last) for _, training, last in seen} == {(True, False)}
+    assert {(training, last) for _, training, last in seen} == {(True, True)}
     seen.clear()
     fast.evaluate(fast.initial().w[0], "test")
     fast.measure(fast.initial().w[0], GROUPS)
@@ -236,6 +237,40 @@ def test_convolutions_that_drop_are_scored_in_small_chunks_with_channels_last() 
     known = find_habits(Dropping(), torch.from_numpy(nodes_of().x))
     assert FlatModule(Dropping(), known, x).chunk(x) == CACHED_VALUES // 256
     assert FlatModule(Dropping()).chunk(x) == CHUNK_VALUES // 256
+
+
+class Noisy(nn.Module):
+    """Adds noise that is laid out as its tensors are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inside, self.out = nn.Conv2d(1, 4, 3), nn.Linear(4 * 14 * 14, CLASSES)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = self.inside(x)
+        if self.training:
+            hidden = hidden + torch.empty_like(hidden).bernoulli_(0.5)
+        scores: torch.Tensor = self.out(hidden.flatten(1))
+        return scores
+
+
+@pytest.mark.parametrize(("made", "in_training"), [(Dropping, True), (Noisy, False)])
+def test_what_is_drawn_does_not_depend_on_how_channels_are_laid_out(
+    made: Callable[[], nn.Module], in_training: bool
+) -> None:
+    torch.manual_seed(0)
+    model, x = made(), torch.from_numpy(nodes_of().x[:4])
+    habits = find_habits(model, x)
+    found = []
+    for some in (x, None):  # without examples, channels come first
+        module = FlatModule(copy.deepcopy(model), habits, some)
+        assert module._channels_last == (some is not None)
+        assert module._first == (some is not None and not in_training)
+        assert torch.equal(module.flat, FlatModule(copy.deepcopy(model)).flat)
+        module.model.train()
+        module.seed(5)
+        found.append(module.scores(x))
+    assert torch.allclose(found[0], found[1], rtol=1e-4, atol=1e-5)
 
 
 def test_batch_norm_without_running_means_is_scored_as_before() -> None:

@@ -34,9 +34,14 @@ class Drawing(TorchFunctionMode):
     """
 
     def __init__(self) -> None:
-        """Make a generator; whoever draws seeds it."""
+        """Make a generator; whoever draws seeds it.
+
+        Numbers come in the order of memory, as torch draws them. `ordered` draws those of dropout
+        in the order of indices, so that channels last drop what channels first do.
+        """
         super().__init__()
         self.generator = torch.Generator()
+        self.ordered = False
 
     def __torch_function__(
         self,
@@ -68,6 +73,6 @@ class Drawing(TorchFunctionMode):
         if whole:
             noise = input.new_empty(*input.shape[:2], *[1] * (whole - 2))
         else:
-            noise = torch.empty_like(input)
+            noise = input.new_empty(input.shape) if self.ordered else torch.empty_like(input)
         noise.bernoulli_(1 - p, generator=self.generator).div_(1 - p)
         return input.mul_(noise) if inplace else input * noise

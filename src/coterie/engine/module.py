@@ -135,6 +135,9 @@ class FlatModule:
         self._channels_last = False
         if apart is not None and apart.ndim == 4:
             self._channels_last = self._takes_channels_last(apart)
+        self._first = self._channels_last and self.draws  # in training
+        if self._first and self._drawing is not None and apart is not None:
+            self._first = not self._draws_alike(apart)
 
     def load(self, w: Tensor) -> None:
         """Make w the module's state; whole-number buffers, such as counters, start over."""
@@ -145,10 +148,10 @@ class FlatModule:
     def scores(self, x: Tensor) -> Tensor:
         """Run the module on pixels or numbers; convolutions are quicker with channels last.
 
-        Not so in training where it draws: other numbers would be dropped then.
+        Not so in training where other numbers would be dropped then.
         """
         values, training = inputs(x, self.flat.dtype), self.model.training
-        if self._channels_last and not (self.draws and training):
+        if self._channels_last and not (self._first and training):
             values = values.to(memory_format=torch.channels_last)
         elif values is x:
             values = x.clone()  # a module may work in place
@@ -175,6 +178,31 @@ class FlatModule:
         finally:
             self.model.train(training)
         return True
+
+    def _draws_alike(self, x: Tensor) -> bool:
+        """Whether the module gives the same in training with channels last, which draws in order.
+
+        It does with dropout. Numbers that it draws by itself may be laid out as its tensors are.
+        """
+        assert self._drawing is not None
+        kept, training = self.flat.clone(), self.model.training
+        self.model.train()
+        found: list[Tensor] = []
+        try:
+            for layout in (torch.contiguous_format, torch.channels_last):
+                self._drawing.ordered = layout is torch.channels_last
+                self.load(kept)
+                self.seed(0)
+                with torch.no_grad(), self._drawing:
+                    found.append(self.model(inputs(x, kept.dtype).clone(memory_format=layout)))
+            alike = torch.allclose(found[0], found[1], rtol=1e-3, atol=1e-4)
+        except Exception:  # whatever a user's module cannot do with so few examples
+            alike = False
+        finally:
+            self.load(kept)
+            self.model.train(training)
+        self._drawing.ordered = alike
+        return alike
 
     def gradient(self, loss: Tensor) -> tuple[Tensor, ...]:
         """Gradient of the trained parameters; zero for one that the loss does not depend on."""
