@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from coterie.core.arrays import Floats, Ints
 from coterie.core.errors import ModelError
+from coterie.core.memory import keep_pages
 from coterie.divergences.sketch import Sketch
 from coterie.engine.contract import (
     Gradients,
@@ -55,6 +56,7 @@ from coterie.engine.task import CLASSIFICATION, Task
 from coterie.engine.threads import Team
 from coterie.engine.turns import Turns, mean_steps
 
+ADDED = 1 << 16  # numbers of a model that are added at once: they stay in a core's cache
 JOB_BYTES = 16 << 20  # of models that a job returns before they are averaged
 GRADIENT_VALUES = 512 * 784  # input values in one forward pass of a group's gradient
 
@@ -109,6 +111,7 @@ class Vectorized:
         self._task = task
         self._model, self._steps, self._rule = model, steps, rule
         self._device = prepared(device)
+        keep_pages()
         self._shards, self._held_out = self._oracle.shards, self._oracle.held_out
         self._held_by_node, self._whole = self._oracle.held_by_node, nodes.shares is None
         module = self._oracle.module
@@ -289,9 +292,12 @@ class Vectorized:
             return [(int(k), float(mass[at]), total[at]) for at, k in enumerate(groups)]
 
         sums = self._no_sums(K)
+        size = ADDED if sums.device.type == "cpu" else self._d
         for parts in self._team.do(train, self._jobs(there)):
             for k, times, w in parts:
-                sums[k].add_(w.to(sums), alpha=times)
+                for at in range(0, self._d, size):
+                    piece = slice(at, at + size)
+                    sums[k, piece].add_(w[piece].to(sums), alpha=times)
         return sums
 
     def _no_sums(self, K: int) -> Tensor:
