@@ -11,6 +11,7 @@ claim without one has a figure.
 
 import re
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,7 @@ IC, HIER, AVG, BY_HOPS, BY_DATA = (
 )
 MIX, HONEST, STEPS = "by the paper's clock", "honest", "after as many steps"
 NOT_RUN = "not run"
+WIDEST = 120  # letters of a line
 CELLS = {
     f"{kind} {model}": (kind, model) for kind in ("Dtt", "Dhh") for model in ("sr", "2nn", "cnn")
 }
@@ -421,10 +423,12 @@ PROVED = [
 
 def left() -> str:
     """Write the core-hours of what is left, as `--estimate` printed them."""
-    said, *lines = ESTIMATE.read_text().splitlines()
+    _, _, *lines = ESTIMATE.read_text().splitlines()
     row = re.compile(r"\s*([\w-]+)\s+([\d,]+)\s+([\d,]+)\s+([\d.,]+)\s*$")
     found = [found.groups() for line in lines if (found := row.match(line))]
-    return _table(("experiment", "runs", "counted", "core-hours"), found) + f"\n\n{said}"
+    said = " ".join(" ".join(lines[len(found) :]).split())
+    table = _table(("experiment", "runs", "counted", "core-hours"), found)
+    return f"{table}\n\n{textwrap.fill(said, WIDEST)}"
 
 
 def _count(claims: Sequence[Claim], word: str) -> tuple[str, str, str]:

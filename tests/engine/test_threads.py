@@ -1,5 +1,6 @@
 """The threads of an engine: the order of results, errors, and how they end."""
 
+import signal
 import threading
 import time
 
@@ -52,6 +53,25 @@ def test_who_stops_asking_waits_until_the_jobs_have_left() -> None:
     assert 1 in started
     assert sorted(ended) == sorted(started)  # nobody is still at work, in whatever order they left
     assert not team.leaving.is_set()
+
+
+def test_ctrl_c_as_a_thread_starts_leaves_nobody_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    team, begun, told = Team(2, CPU), threading.Event(), list[bool]()
+    start = threading.Thread.start
+
+    def pressed(thread: threading.Thread) -> None:
+        start(thread)
+        assert begun.wait(60)
+        signal.raise_signal(signal.SIGINT)
+
+    def work(job: int) -> None:
+        begun.set()
+        told.append(team.leaving.wait(10))
+
+    monkeypatch.setattr(threading.Thread, "start", pressed)
+    with pytest.raises(KeyboardInterrupt):
+        list(team.do(work, [0]))
+    assert told == [True]
 
 
 def test_threads_end_when_their_team_is_gone() -> None:

@@ -55,7 +55,7 @@ def main() -> int:
     asked = parser.parse_args()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
     names = [name for name in READERS if not asked.only or name in asked.only]
-    limit = asked.inputs // max(len(names), 1) if asked.inputs else None
+    limit = -(-asked.inputs // max(len(names), 1)) if asked.inputs else None
     with_lines = not asked.only or "lines" in asked.only
     began = time.monotonic()
     end = began + (asked.seconds if limit is None else float("inf"))

@@ -48,7 +48,7 @@ def test_with_two_classes_all_six_diversities_deal_the_same() -> None:
 @pytest.mark.long
 def test_all_of_it_runs_on_files_in_the_official_layout(tmp_path: Path) -> None:
     files = write_celeba(tmp_path / "files", {100 + i: 5 for i in range(12)})
-    sets = [f"data.path={files}", "data.sample=1.0", "train.steps=2"]
+    sets = [f"data.path={files}", "data.sample=1.0", "train.steps=8"]
     more = ["partition.num_nodes=6", "partition.num_edges=2"]
     words = [word for text in (*sets, *more) for word in ("--set", text)]
     words += ["--jobs", "1", "--out", str(tmp_path / "runs")]

@@ -194,7 +194,7 @@ def _not_exported(view: "PlanView") -> list[str]:
     notes = []
     if view.participants is not None:
         notes.append("a deployment asks all nodes in every round: the file has no participation.*")
-    if (view.fleet.plans_with or view.fleet.network).combine:
+    if view.network.combine:
         notes.append("a deployment combines no models at edges: the file has no network.combine")
     return notes
 

@@ -2,12 +2,13 @@
 
 import weakref
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from threading import Event
 from typing import TypeVar
 
 import torch
 
+from coterie.core.signals import undisturbed
 from coterie.engine.device import with_generators
 
 NAME = "coterie"
@@ -33,8 +34,10 @@ class Team:
     def do(self, work: Callable[[Job], Result], jobs: list[Job]) -> Iterator[Result]:
         """Do jobs on all cores; results come in the order of the jobs."""
         if self.workers > 1:
-            futures = [self._pool.submit(work, job) for job in jobs]
+            futures: list[Future[Result]] = []
             try:
+                with undisturbed():  # a thread that starts as Ctrl-C comes is waited for by nobody
+                    futures += [self._pool.submit(work, job) for job in jobs]
                 yield from (future.result() for future in futures)
             except BaseException:
                 self.leaving.set()

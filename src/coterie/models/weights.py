@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from torch import nn
 
 from coterie.core.boundary import reader
@@ -23,7 +23,11 @@ def load_weights(path: Path, model: nn.Module) -> None:
     if not path.exists():
         raise ModelError(f"{path}: there is no such file; model.weights is a run's {NAME}")
     wanted = model.state_dict()
-    with safe_open(with_an_end(path), framework="pt") as file:
+    try:
+        opened = safe_open(with_an_end(path), framework="pt")
+    except SafetensorError as error:
+        raise ModelError(f"{path}: not a whole file of safetensors ({error})") from error
+    with opened as file:
         shapes = {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118
         _check(path, shapes, {key: tuple(w.shape) for key, w in wanted.items()})
         with torch.no_grad():

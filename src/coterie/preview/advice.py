@@ -93,7 +93,7 @@ class Advice:
     @cached_property
     def options(self) -> dict[Kind, Option]:
         """The best of each kind that there is."""
-        return self._best_of_each(self.candidates(self._network), self.view.rivals)
+        return self._best_of_each(self.candidates(self.view.network), self.view.rivals)
 
     @cached_property
     def best(self) -> Option:
@@ -114,8 +114,8 @@ class Advice:
     @cached_property
     def slow_tier(self) -> str:
         """The tier that a mean of all nodes keeps busy for longest."""
-        everyone = self._everyone
-        return slow_link(self._network, everyone.z, everyone.servers)[0]
+        everyone = self.view.everyone
+        return slow_link(self.view.network, everyone.z, everyone.servers)[0]
 
     def costs(self, option: Option) -> Costs:
         """Count what an option costs."""
@@ -126,8 +126,8 @@ class Advice:
         round_s = means.round_s(step_s)
         speeds = [means.speed(step_s, reach) for reach in view.rivals.reaches]
         target_s = [self.steps / speed if speed else math.inf for speed in speeds]
-        network = replace(self._network, combine=option.what.combined)
-        sent = self._sent(network, self._everyone)
+        network = replace(self.view.network, combine=option.what.combined)
+        sent = self._sent(network, self.view.everyone)
         if means.tau2 > 1:
             sent += (means.tau2 - 1) * self._sent(network, option.what.grouping)
         rounds = day_s / round_s if round_s else 0.0
@@ -141,10 +141,10 @@ class Advice:
         view, rivals = self.view, self.view.rivals
         found = []
         if view.fleet.n <= MANY and view.participants is None:
-            for number, tier in enumerate(self._network.topology.numbered_tiers[0]):
-                if (self._network.topology.numbered_tiers[1] == number).any():
+            for number, tier in enumerate(self.view.network.topology.numbered_tiers[0]):
+                if (self.view.network.topology.numbered_tiers[1] == number).any():
                     found.append(self._by_links(number, f"{tier} links' speed"))
-        now = self.candidates(self._network)
+        now = self.candidates(self.view.network)
         if view.timed:
             ways = [replace(rivals, step_s=f * rivals.step_s) for f in _factors()]
             found.append(self._by(now, "a local step's time", _factors(), ways))
@@ -157,7 +157,7 @@ class Advice:
 
     def candidates(self, network: Network) -> list[Candidate]:
         """Price all that could be done on a network, the simplest first."""
-        view, everyone = self.view, self._everyone
+        view, everyone = self.view, self.view.everyone
         edge = next((p for p in view.methods if p.name == "edge" and not p.breaks), None)
         edges = len(np.unique(view.fleet.edge_of))
         both = [network]
@@ -179,14 +179,6 @@ class Advice:
                 told = (p.name, p.grouping, net.combine, global_s, group_s, ratio)
                 found.append(Candidate(kind, *told))
         return found
-
-    @property
-    def _network(self) -> Network:
-        return self.view.fleet.plans_with or self.view.fleet.network
-
-    @property
-    def _everyone(self) -> Grouping:
-        return self.view.fleet.together(self.view.model_bytes)
 
     def _seconds(self, network: Network, grouping: Grouping) -> float:
         some = self.view.participants
@@ -215,7 +207,7 @@ class Advice:
 
     def _by_links(self, tier: int, what: str) -> Change:
         """Change the speed of a tier, a little first."""
-        net, of = self._network, self._network.topology.numbered_tiers[1]
+        net, of = self.view.network, self.view.network.topology.numbered_tiers[1]
         for factor in _factors():
             speed = net.topology.bytes_per_s * np.where(np.repeat(of == tier, 2), factor, 1.0)
             other = replace(net, topology=replace(net.topology, bytes_per_s=speed))

@@ -99,7 +99,7 @@ def here(view: PlanView, among: Sequence[Spot] | None = None) -> Here | None:
 
     Distance is the natural logarithm of the ratio of waits, and the distance of label shares.
     """
-    options = Advice(view).candidates(view.fleet.plans_with or view.fleet.network)
+    options = Advice(view).candidates(view.network)
     edges_s = [each.group_s for each in options if each.kind == "edges"]
     global_s = min(each.global_s for each in options)
     if not edges_s or not min(edges_s) or not global_s:

@@ -110,10 +110,10 @@ class Operating:
         """
         if len(self.view.rivals.global_s) < 2:
             return None
-        other = replace(self._network, combine=not self._network.combine)
+        other = replace(self.view.network, combine=not self.view.network.combine)
         means = replace(
             self.means,
-            global_s=self._seconds(other, self._everyone),
+            global_s=self._seconds(other, self.view.everyone),
             group_s=self._seconds(other, self.view.chosen.grouping),
         )
         found = self.view.rivals.times(means)
@@ -122,13 +122,13 @@ class Operating:
     @property
     def combines(self) -> bool:
         """Whether models are combined under edges on their way."""
-        return self._network.combine
+        return self.view.network.combine
 
     @cached_property
     def traffic(self) -> list[Traffic]:
         """Links between switches by what they carry, most first; rounds follow one another."""
-        top, tau2 = self._network.topology, self.means.tau2
-        n, carried = top.n_devices, self._carried(self._everyone)
+        top, tau2 = self.view.network.topology, self.means.tau2
+        n, carried = top.n_devices, self._carried(self.view.everyone)
         if tau2 > 1:
             carried = carried + (tau2 - 1) * self._carried(self.view.chosen.grouping)
         inner = carried[n:]
@@ -144,27 +144,19 @@ class Operating:
         """The link that each kind of mean waits for, where one is busy for most of it."""
         found = []
         kinds = [("group mean", self.view.chosen.grouping)] if self.means.tau2 > 1 else []
-        for name, grouping in [*kinds, ("global mean", self._everyone)]:
+        for name, grouping in [*kinds, ("global mean", self.view.everyone)]:
             busy_s, total_s = self._busy(grouping)
             at = int(busy_s.argmax())
             if not total_s or busy_s[at] < LEAST_BUSY * total_s:
                 continue
             twice = self._twice(at)
-            link = _between(self._network.topology.link_name(2 * at))
+            link = _between(self.view.network.topology.link_name(2 * at))
             found.append(Bottleneck(name, link, float(busy_s[at] / total_s), twice))
         return found
 
-    @property
-    def _network(self) -> Network:
-        return self.view.fleet.plans_with or self.view.fleet.network
-
-    @property
-    def _everyone(self) -> Grouping:
-        return self.view.fleet.together(self.view.model_bytes)
-
     def _carried(self, grouping: Grouping) -> Floats:
         """Payload bytes of a mean over every link, both ways [n + L]."""
-        net = self._network
+        net = self.view.network
         carried = np.zeros(len(net.topology.latency_s))
         for phase in self._phases(grouping):
             both = net.carried(net.routed(phase)).astype(np.float64)
@@ -173,7 +165,7 @@ class Operating:
 
     def _busy(self, grouping: Grouping) -> tuple[Floats, float]:
         """Seconds that each link is busy in a mean [n + L], and the seconds of that."""
-        net, nbytes, tcp = self._network, self.view.model_bytes, PROFILES["lossless"]
+        net, nbytes, tcp = self.view.network, self.view.model_bytes, PROFILES["lossless"]
         wire = 1 + tcp.header * -(-nbytes // tcp.segment) / nbytes
         busy = np.zeros(len(net.topology.latency_s))
         for phase in self._phases(grouping):
@@ -189,7 +181,7 @@ class Operating:
 
     def _phases(self, grouping: Grouping) -> Iterator[Phase]:
         """List what flows in a mean of all nodes, or in as many means as there are draws."""
-        net, some = self._network, self.view.participants
+        net, some = self.view.network, self.view.participants
         if some is None:
             found = iter(net.patterns(grouping.z, grouping.servers, self.view.model_bytes))
         else:
@@ -205,13 +197,13 @@ class Operating:
 
     def _twice(self, link: int) -> float:
         """How many times as fast a round is, in transfers and steps, with a link twice as fast."""
-        net, view = self._network, self.view
+        net, view = self.view.network, self.view
         speed = net.topology.bytes_per_s.copy()
         speed[2 * link : 2 * link + 2] *= 2
         faster = replace(net, topology=replace(net.topology, bytes_per_s=speed))
         means = replace(
             self.means,
-            global_s=self._seconds(faster, self._everyone),
+            global_s=self._seconds(faster, self.view.everyone),
             group_s=self._seconds(faster, view.chosen.grouping),
         )
         return self.round_s / (means.round_s(view.step_s) or 1.0)

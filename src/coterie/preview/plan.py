@@ -16,7 +16,7 @@ from coterie.config.settings import AlgorithmConfig, Config
 from coterie.core.arrays import Ints
 from coterie.core.errors import ConfigError, GroupingError
 from coterie.core.types import Progress
-from coterie.grouping import Evidence, Limits
+from coterie.grouping import Evidence, Grouping, Limits
 from coterie.grouping.limits import check_keeper
 from coterie.grouping.objective import Objective
 from coterie.grouping.planner import Effort
@@ -81,6 +81,16 @@ class PlanView:
     participants: Participants | None = None  # where not all nodes are part of every mean
     by_choice: bool = False  # number of groups and schedule were chosen, where they could be open
     notes: tuple[str, ...] = ()  # what the files leave open
+
+    @property
+    def network(self) -> Network:
+        """The network as plans reckon with it."""
+        return self.fleet.planning
+
+    @property
+    def everyone(self) -> Grouping:
+        """All nodes as one group."""
+        return self.fleet.together(self.model_bytes)
 
     @property
     def global_s(self) -> float:
@@ -161,7 +171,7 @@ class PlanView:
     @property
     def global_server(self) -> str:
         """Name where models of all nodes meet: where a global mean is quickest."""
-        name = self.node_name(int(self.fleet.together(self.model_bytes).servers[0]))
+        name = self.node_name(int(self.everyone.servers[0]))
         return f"node {name}" if name.isdigit() else name
 
     @property
@@ -359,7 +369,7 @@ def rivals_of(
 
     It averages as often as is best; where local steps are not timed, every tau1 of them.
     """
-    network, together = fleet.plans_with or fleet.network, fleet.together(nbytes)
+    network, together = fleet.planning, fleet.together(nbytes)
     step_s = fleet.step_s
 
     def seconds(other: Network) -> float:

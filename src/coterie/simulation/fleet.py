@@ -32,6 +32,11 @@ class Fleet:
         """Number of nodes."""
         return len(self.p)
 
+    @property
+    def planning(self) -> Network:
+        """The network as searches and plans reckon with it."""
+        return self.plans_with or self.network
+
     @cached_property
     def routes(self) -> Routes:
         """Routes of the network."""
@@ -48,7 +53,7 @@ class Fleet:
     def together(self, nbytes: int) -> Grouping:
         """All nodes in one group, with the global server where a mean of nbytes is quickest."""
         if nbytes not in self._together:
-            delays = Delays(self.plans_with or self.network, nbytes, 1, 0.0, self.routes)
+            delays = Delays(self.planning, nbytes, 1, 0.0, self.routes)
             bare = Evidence(1, self.p, self.edge_of, self.network.topology, delays=delays)
             self._together[nbytes] = single(bare, np.random.default_rng(0))
         return self._together[nbytes]
