@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from coterie.core.arrays import Floats, Ints
 from coterie.core.errors import ModelError
-from coterie.core.memory import keep_pages
 from coterie.divergences.sketch import Sketch
 from coterie.engine.contract import (
     Gradients,
@@ -111,7 +110,6 @@ class Vectorized:
         self._task = task
         self._model, self._steps, self._rule = model, steps, rule
         self._device = prepared(device)
-        keep_pages()
         self._shards, self._held_out = self._oracle.shards, self._oracle.held_out
         self._held_by_node, self._whole = self._oracle.held_by_node, nodes.shares is None
         module = self._oracle.module
