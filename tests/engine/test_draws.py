@@ -273,6 +273,12 @@ def test_what_is_drawn_does_not_depend_on_how_channels_are_laid_out(
     assert torch.allclose(found[0], found[1], rtol=1e-4, atol=1e-5)
 
 
+def test_adding_models_up_in_pieces_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = train(engines("dropping", 5, dtype=torch.float32)[1], 3).w
+    monkeypatch.setattr("coterie.engine.vectorized.ADDED", 7)
+    assert torch.equal(train(engines("dropping", 5, dtype=torch.float32)[1], 3).w, whole)
+
+
 def test_batch_norm_without_running_means_is_scored_as_before() -> None:
     make, habits = HABITS["batch means"]
     x = inputs(torch.from_numpy(nodes_of().x[:2]))
