@@ -144,8 +144,8 @@ bench-auto: $(READY)  ## choosing K, tau1 and tau2 by a pilot, against every cho
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/auto.py
 
 bench-map: $(READY)  ## where groups pay, every method at its best, over skew and networks (minutes; goes on where it stopped)
-	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/map.py --out runs/map
-	$(BIN)/python benchmarks/map_tables.py runs/map
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/map/measure.py --out runs/map
+	$(BIN)/python benchmarks/map/tables.py runs/map
 
 bench-ray: $(READY)  ## Ray beside the engines of one process, and a cluster of four (installs Ray)
 	$(call extra,ray)

@@ -1,6 +1,6 @@
-"""Tables and the picture of what benchmarks/map.py measured.
+"""Tables and the picture of what benchmarks/map/measure.py measured.
 
-Usage: python benchmarks/map_tables.py [FOLDER]; `make bench-map` runs it, too. Writes
+Usage: python benchmarks/map/tables.py [FOLDER]; `make bench-map` runs it, too. Writes
 docs/results/tables/map.csv, the part of it that plans read (src/coterie/preview/map.csv), and
 docs/images/map.png.
 """
