@@ -23,7 +23,7 @@ Singles = NDArray[np.float32]
 EDGES, STEPS, DECAY = 10, 1000, 0.998  # DECAY of the rate, every step
 TESTED = 0.7  # of the images; three quarters of the others are trained on
 RATES = tuple(2.0**power for power in range(-2, 7))
-SHARE, LAST = 0.9, 50  # of the mean accuracy of centralised training's last steps
+SHARE, LAST = 0.95, 50  # of the mean accuracy of centralised training's last steps
 SKEWS: dict[str, Json] = {
     "alike": {"kind": "iid"},
     "uneven": {"kind": "dirichlet", "alpha": 0.3, "placement": "random"},
