@@ -85,7 +85,7 @@ def cells(parts: Sequence[str]) -> Iterator[Cell]:
     """List the cells of the parts."""
     for part in parts:
         models, per_edge = PARTS[part]
-        for ratio, model, n, skew, place in product(RATIOS, models, per_edge, SKEWS, PLACES):
+        for place, ratio, model, n, skew in product(PLACES, RATIOS, models, per_edge, SKEWS):
             yield Cell(skew, model, n, place, ratio)
 
 
