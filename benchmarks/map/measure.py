@@ -62,7 +62,7 @@ TRIED = 600  # steps of a trial; the best has more, as what just gets there may 
 SEEDS = 5  # from 1, for the best
 SHAKES = 2  # of Coterie's search
 NAMES = ("fedavg", "hierfavg", "random", "coterie")
-TAUS, GROUPS = (1, 2, 5, 10, 25, 50, 100), (2, 5, 10, 20)
+TAUS, GROUPS = (1, 2, 5, 10, 25, 50, 100, 250, 500), (2, 5, 10, 20)
 TAU1, TAU2 = (1, 2, 5, 10, 25), (2, 5, 10, 20, 50, 100)
 PARTS = {  # models, nodes per edge
     "small": (("31 kB",), (4,)),

@@ -19,7 +19,7 @@ from coterie.preview.map import FILE, spots
 from coterie.render.page.html import png
 from coterie.render.page.map import map_figure
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 Json = dict[str, Any]
 CELL = ("skew", "model", "per_edge", "network", "ratio")
 NEVER = Interval(0.0, 0.0, 0.0)
