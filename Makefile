@@ -13,7 +13,7 @@ extra  = @echo "$(VENV): $(1)"; $(PIP) -e '.[dev,$(1)]' $(2) | $(NEWS)
 SUITE  = $(BIN)/python -m pytest -n auto --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test suite test-all test-ray test-flower test-pythons test-stress fuzz faults same browser dataset lint docs release bench bench-network bench-grouping bench-fleets bench-engine bench-runs bench-published bench-growth bench-auto bench-map bench-ray bench-flower clean
+.PHONY: help demo test suite test-all test-ray test-flower test-pythons test-stress fuzz faults same browser dataset lint docs release bench bench-network bench-grouping bench-fleets bench-engine bench-runs bench-published bench-growth bench-auto bench-accuracy bench-map bench-scenarios bench-ray bench-flower clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -144,8 +144,16 @@ bench-auto: $(READY)  ## choosing K, tau1 and tau2 by a pilot, against every cho
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/auto.py
 
 bench-map: $(READY)  ## where groups pay, every method at its best, over skew and networks (minutes; goes on where it stopped)
-	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/map.py --out runs/map
-	$(BIN)/python benchmarks/map_tables.py runs/map
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/map/measure.py --out runs/map
+	$(BIN)/python benchmarks/map/tables.py runs/map
+
+bench-accuracy: $(READY)  ## forecasts of a target accuracy on problems held out: needs FEMNIST, ARRAYS (see benchmarks/curves; half an hour)
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/curves/record.py --held-out --auto --femnist $(FEMNIST) --arrays $(ARRAYS) --out runs/accuracy
+	$(BIN)/python benchmarks/curves/judge.py runs/accuracy
+
+bench-scenarios: $(READY)  ## what plans advise for the scenarios, against the best of a fair comparison (goes on where it stopped)
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/scenarios.py --out runs/scenarios
+	$(BIN)/python benchmarks/scenarios.py --out runs/scenarios --print
 
 bench-ray: $(READY)  ## Ray beside the engines of one process, and a cluster of four (installs Ray)
 	$(call extra,ray)

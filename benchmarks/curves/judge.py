@@ -1,6 +1,6 @@
 """What the rule for a target accuracy forecasts from recorded pilots, against recorded curves.
 
-Usage: python benchmarks/judge.py FOLDER, with what record.py has kept there. Nothing is
+Usage: python benchmarks/curves/judge.py FOLDER, with what record.py has kept there. Nothing is
 trained. The target is the test accuracy that FedAvg with tau = 5 has after three quarters of its
 steps. `fixed` is the grid's schedule that the pilot would choose, followed from the first step.
 """

@@ -102,6 +102,25 @@ def test_a_target_out_of_reach_is_said_in_the_table_and_in_words(tiny: Path) -> 
     assert "note: fedavg: 4 neighbours of the best were not tried" in done.output
 
 
+def test_seeds_too_few_to_tell_are_said_with_how_many_would(tiny: Path) -> None:
+    """A target on the way of both, with other data on every seed."""
+    skew = ("partition.kind=dirichlet", "partition.alpha=0.3", "train.steps=25")
+    sets = [word for one in skew for word in ("--set", one)]
+    few = ("--methods", "fedavg,hierfavg", "--trials", "3", "--seeds", "3", "--jobs", "1")
+    done = fair(str(tiny), "--target-accuracy", "0.5", *sets, *few)
+    assert done.exit_code == 0, done.output
+    found = told(tiny.parent / "runs" / "fair-tiny")["test_accuracy"]
+    (other,) = found["verdict"]["others"]
+    assert not other["outside"] and other["times"]["low"] < 1 < other["times"]["high"]
+    assert other["seeds"] > 3
+    said = f"no difference beyond noise; {other['seeds']:,} seeds would tell"
+    (line,) = [line for line in done.output.splitlines() if "beyond noise" in line]
+    assert line.endswith(said)
+    assert (
+        f"{found['verdict']['first']} is first, and not told from {other['method']}" in done.output
+    )
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

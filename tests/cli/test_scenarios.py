@@ -85,6 +85,21 @@ def test_an_unknown_key_in_a_scenario_is_refused_in_a_line(tmp_path: Path) -> No
     assert "\n" not in str(told.value)
 
 
+@pytest.mark.parametrize("command", ["plan", "run", "fair"])
+@pytest.mark.parametrize("more", ["[train]\nsped = 3\n", "[netwrk]\nspeed = 3\n"])
+def test_every_command_refuses_a_scenario_with_an_unknown_key_in_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, more: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = scenarios()["factories"].read_text(encoding="utf-8").partition("[train]")[0]
+    (tmp_path / "mine.toml").write_text(text + more)
+    target = ["--target-accuracy", "0.5"] if command == "fair" else []
+    done = CliRunner().invoke(main, [command, "mine.toml", *target])
+    assert done.exit_code == 2
+    assert done.output.count("\n") == 1
+    assert "unknown setting" in done.output and "did you mean" in done.output
+
+
 def test_a_network_file_is_found_beside_the_experiment_and_first_in_the_current_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

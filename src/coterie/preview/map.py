@@ -1,9 +1,9 @@
 """Where groups pay, as far as it was measured, and where on that map a plan is.
 
-`benchmarks/map.py` measured it, and `benchmarks/map_tables.py` wrote map.csv. A spot is a skew, a
-model's size, a number of nodes per edge, and a network; what tells spots apart are things that a
-plan knows of any fleet: who serves, how much longer a mean of all takes than one of the edges, and
-how unlike nodes and edges are by their labels.
+`benchmarks/map/measure.py` measured it, and `benchmarks/map/tables.py` wrote map.csv. A spot is a
+skew, a model's size, a number of nodes per edge, and a network; what tells spots apart are things
+that a plan knows of any fleet: who serves, how much longer a mean of all takes than one of the
+edges, and how unlike nodes and edges are by their labels.
 """
 
 import csv

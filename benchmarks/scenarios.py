@@ -1,0 +1,263 @@
+"""Is what a plan advises near the best of a fair comparison? The scenarios, one by one.
+
+Usage: python benchmarks/scenarios.py [--out FOLDER] [NAME ...]; --print shows the tables of what is
+there. The target is what a plan has: the training loss of so many steps as the file has, with a
+mean after each, here by FedAvg at its best learning rate. Every method has as many trials of
+learning rate and schedule as in `coterie fair`, by the same search with longer lists of schedules,
+on the file's seed. The best runs with other seeds. So does what is advised: the plan's schedule,
+with the best of the same learning rates. Runs end at the target, and trials where they are slower
+than the best one so far. What is done is kept in FOLDER/scenarios.jsonl.
+"""
+
+import argparse
+import json
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from coterie.analysis.fair import (
+    COMBINED,
+    METHODS,
+    RATES,
+    Interval,
+    Reached,
+    Target,
+    in_words,
+    judge,
+    ratio,
+    space_of,
+)
+from coterie.analysis.tuning import (
+    REACHED,
+    Axis,
+    Point,
+    Score,
+    best,
+    next_points,
+    open_ends,
+    score,
+    values_at,
+)
+from coterie.config.files import changed
+from coterie.config.prepare import prepare
+from coterie.config.settings import Config
+from coterie.config.shipped import read_configs, scenarios
+from coterie.core.errors import CoterieError
+from coterie.preview.advice import Advice
+from coterie.preview.plan import plans
+from coterie.preview.scenarios import survey
+from coterie.render.page.advice import schedule, settings
+from coterie.simulation.loop import rounds
+
+Json = dict[str, Any]
+TRIALS, SEEDS, STEPS = 12, 3, 300  # of every method, of the best, and at most of a run
+TAU, TAU1, TAU2 = (1, 2, 5, 10, 25, 50, 100), (1, 2, 5, 10, 25), (2, 5, 10, 20)
+NAMES = ("fedavg", "hierfavg", "coterie")
+NEAR = 1.1  # of the best, in seconds
+KIND = {"fedavg": "FedAvg", "edges": "edges", "groups": "searched"}
+
+
+class End(NamedTuple):
+    """Where a run was at the target, or else the least loss."""
+
+    seconds: float | None
+    slow_bytes: float | None
+    least: float | None
+
+
+def ran(config: Config, target: float, slow: str, within: float = math.inf) -> End:
+    """Train to a loss, if within some seconds; a run that diverges has none."""
+    least = None
+    try:
+        for s in rounds(prepare(config).problem):
+            loss = s.row.train_loss
+            if s.row.seconds > within:
+                break
+            if s.t and loss is not None:
+                least = loss if least is None else min(loss, least)
+                if loss <= target:
+                    return End(s.row.seconds, float(s.row.bytes_by_tier.get(slow, 0)), least)
+    except CoterieError:
+        return End(None, None, None)
+    return End(None, None, least)
+
+
+def with_seed(config: Config, seed: int, more: Mapping[str, Any]) -> Config:
+    """Return the config of one run."""
+    told = {"train.steps": STEPS, "train.measure": ["loss"], "train.eval_every": 1}
+    return changed(config, {**told, "seed": seed, **more})
+
+
+def aim_of(config: Config) -> float:
+    """Return the loss of the file's steps with a mean after each, at the best learning rate."""
+    found = []
+    for factor in RATES:
+        more = {"train.lr": factor * config.train.lr, "train.steps": config.train.steps}
+        only = {**METHODS["fedavg"].settings, "algorithm.tau1": 1, "train.eval_every": 10**6}
+        try:
+            *_, last = rounds(prepare(with_seed(config, config.seed, {**only, **more})).problem)
+            found.append(last.row.train_loss or math.inf)
+        except CoterieError:
+            continue
+    return min(found)
+
+
+def tuned(config: Config, name: str, target: float, slow: str) -> tuple[Json, list[str]]:
+    """Search a method's settings; return them, and where the best may be elsewhere."""
+    base = name.removesuffix(COMBINED)
+    own = {**METHODS[base].settings, "network.combine": "all" if base != name else "none"}
+    longer = {"algorithm.tau1": TAU1 if METHODS[base].grouped else TAU, "algorithm.tau2": TAU2}
+    given = space_of(METHODS[base], config.train.lr, int(config.partition.num_nodes))
+    space = tuple(Axis(axis.name, longer.get(axis.name, axis.values)) for axis in given)
+    tried: dict[Point, Score] = {}
+    while points := next_points(space, tried, TRIALS):
+        for point in points:
+            rank, most = tried[best(tried)] if tried else (-1, 0.0)
+            within = most if rank == REACHED else math.inf
+            told = with_seed(config, config.seed, {**own, **values_at(space, point)})
+            end = ran(told, target, slow, within)
+            tried[point] = score(end.seconds, end.least, -1)
+    return {**own, **values_at(space, best(tried))}, open_ends(space, tried)
+
+
+def tested(config: Config, name: str, chosen: Json, target: float, slow: str) -> Reached:
+    """Run what was chosen with other seeds."""
+    ends = {
+        config.seed + seed: ran(with_seed(config, config.seed + seed, chosen), target, slow)
+        for seed in range(1, SEEDS + 1)
+    }
+    seconds = {seed: end.seconds for seed, end in ends.items()}
+    return Reached(name, seconds, {seed: end.slow_bytes for seed, end in ends.items()}, chosen)
+
+
+def advised(configs: list[Config]) -> tuple[Json, str]:
+    """Return what a plan says to set, and the schedule in words."""
+    advice = Advice(plans(configs, methods=("coterie", "edge")))
+    told = dict(part.split("=", 1) for part in settings(advice.best).split(" ") if "=" in part)
+    number = {key: int(value) if value.isdigit() else value for key, value in told.items()}
+    return number, f"{KIND[advice.best.what.kind]}: {schedule(advice.best)}"
+
+
+def measured(name: str) -> Json:
+    """Return all that is known of a scenario."""
+    _, configs = read_configs(name, ())
+    config = configs[0]
+    slow = survey("", "", config).slow
+    target = aim_of(config)
+    found, notes = [], []
+    for method in (each + more for each in NAMES for more in ("", COMBINED)):
+        chosen, ends = tuned(config, method, target, slow)
+        found.append(tested(config, method, chosen, target, slow))
+        notes += [f"{method}: {end}" for end in ends]
+    told, words = advised(configs)
+    tried = {}
+    for factor in RATES:
+        rate = {"train.lr": factor * config.train.lr}
+        end = ran(with_seed(config, config.seed, {**told, **rate}), target, slow)
+        tried[factor] = score(end.seconds, end.least, -1)
+    rate = {"train.lr": min(tried, key=lambda factor: tried[factor]) * config.train.lr}
+    plan = tested(config, "advised", {**told, **rate}, target, slow)
+    return {
+        "scenario": name,
+        "target": target,
+        "slow_tier": slow,
+        "methods": [asdict(each) for each in found],
+        "advised": asdict(plan),
+        "words": words,
+        "notes": notes,
+    }
+
+
+def read(told: Json) -> Reached:
+    """Read what a method reached."""
+    seconds, moved = told["seconds"], told["slow_bytes"]
+    return Reached(told["method"], seconds, moved, told["chosen"])
+
+
+def print_all(lines: list[Json]) -> None:
+    """Print who is first in every scenario, and how near to it what is advised is."""
+    head = (
+        "scenario",
+        "first",
+        "K, tau1, tau2",
+        "s",
+        "told from",
+        "advised",
+        "s",
+        "over the first",
+    )
+    print("| " + " | ".join(head) + " |\n" + "|---" * len(head) + "|")
+    near = 0
+    for line in lines:
+        methods, plan = [read(each) for each in line["methods"]], read(line["advised"])
+        verdict = judge(methods)
+        first = next((each for each in methods if each.method == verdict.first), None)
+        cells = [line["scenario"]] + ["-"] * 7
+        cells[5], cells[6] = line["words"], seconds(plan)
+        if first is not None:
+            over = ratio(plan, first) if plan.whole else None
+            near += over is not None and over.mean <= NEAR
+            keys = ("algorithm.num_groups", "algorithm.tau1", "algorithm.tau2")
+            some = first.chosen if METHODS[first.method.removesuffix(COMBINED)].searched else {}
+            own = [str(some.get(keys[0], "-")), *(str(first.chosen.get(k, "-")) for k in keys[1:])]
+            far = [each.method for each in verdict.others if each.outside or each.times is None]
+            cells[1:5] = [first.method, ", ".join(own), seconds(first), f"{len(far)} of 5"]
+            cells[7] = "never there" if over is None else span(over)
+        print("| " + " | ".join(cells) + " |")
+    print(f"\nadvised within {NEAR:g} of the first: {near} of {len(lines)}")
+    for line in lines:
+        methods = [read(each) for each in line["methods"]]
+        target = Target("train_loss", line["target"])
+        print(f"\n{line['scenario']}, training loss {line['target']:.4f}")
+        for each in methods:
+            chosen = {key.rpartition(".")[2]: value for key, value in each.chosen.items()}
+            named = ", ".join(
+                f"{key} {chosen[key]}" for key in ("lr", "tau1", "tau2", "num_groups")
+            )
+            print(f"  {each.method}: {seconds(each)} s; {named}")
+        for words in (*in_words(judge(methods), methods, target), *line["notes"]):
+            print(f"  - {words}")
+
+
+def seconds(each: Reached) -> str:
+    """Write the mean seconds, and how many seeds these are."""
+    if not each.known:
+        return "never"
+    told = f"{sum(each.known) / len(each.known):.4g}"
+    return told if each.whole else f"{told} on {len(each.known)} of {len(each.seconds)}"
+
+
+def span(over: Interval) -> str:
+    """Write a ratio with its interval."""
+    return f"{over.mean:.2f} ({over.low:.2f} to {over.high:.2f})"
+
+
+def main() -> None:
+    """Measure what is not there yet, or print it."""
+    ask = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    ask.add_argument("names", nargs="*", help="scenarios [all]")
+    ask.add_argument("--out", type=Path, default=Path("runs/scenarios"))
+    ask.add_argument("--print", action="store_true", dest="printing")
+    told = ask.parse_args()
+    told.out.mkdir(parents=True, exist_ok=True)
+    path = told.out / "scenarios.jsonl"
+    lines = path.read_text().splitlines() if path.exists() else []
+    done = [json.loads(line) for line in lines if line.endswith("}")]
+    if told.printing:
+        print_all(done)
+        return
+    for name in told.names or scenarios():
+        if name in {line["scenario"] for line in done}:
+            continue
+        began = time.process_time()
+        found = measured(name)
+        with path.open("a") as file:
+            file.write(json.dumps(found) + "\n")
+        print(f"{name}: {time.process_time() - began:.0f} CPU s", flush=True)
+
+
+if __name__ == "__main__":
+    main()
