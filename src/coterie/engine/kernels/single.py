@@ -57,11 +57,11 @@ class Single:
         at: At | None,
     ) -> list[Tensor]:
         """Take steps start+1 .. stop from the models w[rows]; returns these [c, d] in a list."""
-        found = w.new_empty(len(nodes), w.shape[1])
+        found = w.index_select(0, rows)
         with self.module() as module:
             module.model.train()
-            for number, (i, row) in enumerate(zip(nodes, rows.tolist(), strict=True)):
-                module.load(w[row])
+            for number, i in enumerate(nodes):
+                module.load(found[number])
                 own = None if at is None else at.one(number)
                 look = w.device.type == "cpu"
                 local_steps(module, self._shards, int(i), start, stop, steps, rule, own, look=look)
