@@ -570,6 +570,8 @@ def test_a_process_that_ends_is_started_again(
 
 SENT = "Sending: 1\\nSent successfully"
 STARTS = "Start `flwr-clientapp` process"
+TAKEN = f"[RUN 2]\\nReceiving: 2\\nReceived successfully\\n{STARTS}"
+DROPPED = "Sending: 1\\nRun ID 1 is not in `RUNNING` status. Ignoring reply message 1"
 
 
 @needs_flower
@@ -580,6 +582,8 @@ STARTS = "Start `flwr-clientapp` process"
         ("Sending: 1", "has an answer of which its app left a part"),
         (f"{STARTS}\\n{SENT}", ""),
         (f"Receiving: 2\\n{SENT}\\n{STARTS}", "has an answer that it does not send"),
+        (f"{TAKEN}\\n[RUN 1]\\n{DROPPED}", "has an answer that it does not send"),
+        (f"{TAKEN}\\n[RUN 2]\\n{DROPPED}", ""),
     ],
 )
 def test_a_node_that_has_an_answer_and_does_not_send_it_is_started_again(

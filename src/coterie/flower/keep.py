@@ -38,6 +38,7 @@ TAIL = 4096  # of the bytes of a log, the last that are looked at
 OPEN = ("Sending: ", "Start `flwr-clientapp`")
 # ... and that it has sent it, goes on without, or is asked anew
 CLOSED = ("Sent successfully", "Ignoring reply", "Failed to send", "Receiving: ")
+RUN = "[RUN "  # whose messages the next lines are of
 UNSENT_S = 90.0  # how long an app may be gone whose answer is not sent; Flower waits 60 s for one
 ENDS_S = 60.0  # how long an app may take to end that has left its result
 BEGIN_S = 20.0  # how long an app may be taken to run without that a process of it was ever seen
@@ -156,15 +157,33 @@ class Kept:
 def unanswered(log: str) -> str:
     """Return the lines of a SuperNode's log by which it has an answer to send, or "".
 
+    One to a run that has ended is dropped, and the message of the run that took its place waits.
+
     >>> unanswered("Start `flwr-clientapp` process\\nSending: a (ID: 1)\\nSent successfully")
     ''
     >>> unanswered("Receiving: b\\nSending: train message (ID: 2)\\n")
     'Receiving: b\\nSending: train message (ID: 2)'
     >>> unanswered("Sent successfully\\nStart `flwr-clientapp` process").partition("\\n")[2]
     'Start `flwr-clientapp` process'
+    >>> begun = "[RUN 2]\\nReceived successfully\\nStart `flwr-clientapp` process"
+    >>> bool(unanswered(f"{begun}\\n[RUN 1]\\nSending: a\\nRun ID 1: Ignoring reply message a"))
+    True
+    >>> bool(unanswered(f"{begun}\\n[RUN 2]\\nSending: a\\nRun ID 2: Ignoring reply message a"))
+    False
     """
-    lines = [line for line in log.splitlines() if any(word in line for word in OPEN + CLOSED)]
-    return "\n".join(lines) if lines and any(word in lines[-1] for word in OPEN) else ""
+    lines: list[str] = []
+    run = taken = ""  # of the lines at hand, and of the message that was taken last
+    for line in log.splitlines():
+        if RUN in line:
+            run = line
+        elif "Received successfully" in line:
+            taken = run
+        elif any(word in line for word in OPEN + CLOSED):
+            lines.append(line)
+    if not lines:
+        return ""
+    other = "Ignoring reply" in lines[-1] and run != taken != ""
+    return "\n".join(lines) if other or any(word in lines[-1] for word in OPEN) else ""
 
 
 class Place:
