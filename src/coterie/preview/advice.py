@@ -172,20 +172,13 @@ class Advice:
         points += [("groups", p) for p in others]
         found = []
         for net in both:
-            global_s = self._seconds(net, everyone)
+            global_s = self.view.mean_s(net, everyone)
             found.append(Candidate("fedavg", FEDAVG, everyone, net.combine, global_s))
             for kind, p in points:
-                group_s, ratio = self._seconds(net, p.grouping), view.means(p).ratio
+                group_s, ratio = self.view.mean_s(net, p.grouping), view.means(p).ratio
                 told = (p.name, p.grouping, net.combine, global_s, group_s, ratio)
                 found.append(Candidate(kind, *told))
         return found
-
-    def _seconds(self, network: Network, grouping: Grouping) -> float:
-        some = self.view.participants
-        if some is not None:
-            return some.seconds(network, grouping, self.view.chosen.grouping.z)
-        nbytes = self.view.model_bytes
-        return network.aggregation(grouping.z, grouping.servers, nbytes).seconds
 
     def _sent(self, network: Network, grouping: Grouping) -> float:
         """Bytes of a mean on the slow tier; of all nodes, where only some take part."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from coterie.core.arrays import Floats
 from coterie.grouping import Grouping
-from coterie.network import Network, Phase
+from coterie.network import Phase
 from coterie.network.tcp import PROFILES
 from coterie.preview.against_fedavg import Means, Times
 from coterie.preview.auto_plan import soonest
@@ -113,8 +113,8 @@ class Operating:
         other = replace(self.view.network, combine=not self.view.network.combine)
         means = replace(
             self.means,
-            global_s=self._seconds(other, self.view.everyone),
-            group_s=self._seconds(other, self.view.chosen.grouping),
+            global_s=self.view.mean_s(other, self.view.everyone),
+            group_s=self.view.mean_s(other, self.view.chosen.grouping),
         )
         found = self.view.rivals.times(means)
         return found if found.times > WORTH_IT * self.over_fedavg.times else None
@@ -171,7 +171,7 @@ class Operating:
         for phase in self._phases(grouping):
             each_way = wire * net.carried(net.routed(phase)) / net.topology.bytes_per_s
             busy += each_way.reshape(-1, 2).max(axis=1)  # both ways are busy at once
-        return busy / self._draws, self._seconds(net, grouping)
+        return busy / self._draws, self.view.mean_s(net, grouping)
 
     @property
     def _draws(self) -> int:
@@ -188,13 +188,6 @@ class Operating:
             found = some.phases(net, grouping, self.view.chosen.grouping.z)
         return chain.from_iterable(found)
 
-    def _seconds(self, network: Network, grouping: Grouping) -> float:
-        some = self.view.participants
-        if some is not None:
-            return some.seconds(network, grouping, self.view.chosen.grouping.z)
-        nbytes = self.view.model_bytes
-        return network.aggregation(grouping.z, grouping.servers, nbytes).seconds
-
     def _twice(self, link: int) -> float:
         """How many times as fast a round is, in transfers and steps, with a link twice as fast."""
         net, view = self.view.network, self.view
@@ -203,8 +196,8 @@ class Operating:
         faster = replace(net, topology=replace(net.topology, bytes_per_s=speed))
         means = replace(
             self.means,
-            global_s=self._seconds(faster, self.view.everyone),
-            group_s=self._seconds(faster, view.chosen.grouping),
+            global_s=self.view.mean_s(faster, self.view.everyone),
+            group_s=self.view.mean_s(faster, view.chosen.grouping),
         )
         return self.round_s / (means.round_s(view.step_s) or 1.0)
 

@@ -92,6 +92,12 @@ class PlanView:
         """All nodes as one group."""
         return self.fleet.together(self.model_bytes)
 
+    def mean_s(self, network: Network, grouping: Grouping) -> float:
+        """Seconds of a mean on a network; on average, where only some nodes take part."""
+        if self.participants is not None:
+            return self.participants.seconds(network, grouping, self.chosen.grouping.z)
+        return network.aggregation(grouping.z, grouping.servers, self.model_bytes).seconds
+
     @property
     def global_s(self) -> float:
         """Seconds of a global mean with the chosen groups."""
