@@ -12,7 +12,7 @@ turn, then everybody another; the least counts, and most over least is the sprea
 what was measured is kept, and not measured again.
 
 Usage: make bench-runs, or python benchmarks/runs.py [--case NAME ...] [--who NAME ...]
-[--turns 2] [--out runs.jsonl] [--quick].
+[--cores one all] [--turns 2] [--out runs.jsonl] [--quick].
 """
 
 import argparse
@@ -92,12 +92,13 @@ def main() -> None:
     ask = argparse.ArgumentParser(description=__doc__)
     ask.add_argument("--case", nargs="+", choices=CASES, default=list(CASES))
     ask.add_argument("--who", nargs="+", choices=WHO, default=WHO)
+    ask.add_argument("--cores", nargs="+", choices=("one", "all"), default=["one", "all"])
     ask.add_argument("--turns", type=int, default=2)
     ask.add_argument("--out", type=Path, help="file of JSON lines to keep, and to go on from")
     ask.add_argument("--quick", action="store_true", help="tiny cases: does everything run?")
     args = ask.parse_args()
     kept, several = Kept(args.out), len(os.sched_getaffinity(0))
-    cores = sorted({1, several})
+    cores = sorted({1 if word == "one" else several for word in args.cores})
     print(machine(), flush=True)
     for name in args.case:
         case = tiny(CASES[name]) if args.quick else CASES[name]
