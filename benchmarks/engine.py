@@ -30,7 +30,10 @@ sys.path.insert(0, str(Path(__file__).parent / "peers"))
 from environments import ONE_THREAD, measure
 from work import LEARNING_RATE, WORKS, Work
 
-PARTS = ("peers", "ways", "updates", "cores", "growth", "memory", "profile", "roofline")
+PARTS = (
+    *("peers", "ways", "updates", "cores", "growth", "memory", "profile", "roofline"),
+    "convolutions",
+)
 GROWTH = (100, 300, 1000, 3000, 10_000)
 # Multiply-adds of one example, forward; the gradient of the images is not computed.
 LAYERS = {
@@ -310,6 +313,55 @@ def roofline(*, quick: bool) -> None:
             print(f"{name:9} {kernel:9} {cells} {share}", flush=True)
 
 
+def convolutions(*, quick: bool) -> None:
+    """Print what it could bring to train the first batch of many nodes, which start alike, at once.
+
+    One pass over the images of several nodes is timed beside a pass for each, per image, weights'
+    gradients and all. Those have to be apart, so this is more than can be had. It is had once a
+    turn: with n batches a node, divide by n.
+    """
+    torch.set_num_threads(1)
+    print("\nCPU microseconds an image: a pass for each node's batch, and one for several nodes")
+    print("model      batch  nodes  forward: each  at once  with gradients: each  at once  saves")
+    for model, shape, batch, nodes in (
+        ("cnn", (1, 28, 28), 10, 13),
+        ("cnn", (1, 28, 28), 128, 4),
+        ("cifar-cnn", (3, 32, 32), 10, 13),
+        ("resnet18", (3, 32, 32), 10, 13),
+    ):
+        total = batch * nodes * (1 if quick else 4)
+        last = torch.channels_last
+        module = make_model(model, shape, 10)
+        module.to(memory_format=last)  # type: ignore[call-overload]
+        x = torch.rand(total, *shape).contiguous(memory_format=last)
+        y = torch.randint(10, (total,))
+        turns = 1 if quick else 4
+        each, joined = (of_passes(module, x, y, n, turns) for n in (batch, batch * nodes))
+        us = [1e6 * took[back] / total for back in (0, 1) for took in (each, joined)]
+        print(
+            f"{model:10} {batch:5} {nodes:6} {us[0]:14.0f} {us[1]:8.0f} {us[2]:21.0f} {us[3]:8.0f} "
+            f"{1 - us[3] / us[2]:6.0%}",
+            flush=True,
+        )
+
+
+def of_passes(
+    module: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, size: int, turns: int
+) -> tuple[float, float]:
+    """Return CPU seconds over all images in pieces: forward alone, and with gradients."""
+    least = [float("inf"), float("inf")]
+    for _ in range(turns):
+        for back in (False, True):
+            start = time.process_time()
+            for xs, ys in zip(torch.split(x, size), torch.split(y, size), strict=True):
+                with torch.set_grad_enabled(back):
+                    loss = torch.nn.functional.cross_entropy(module(xs), ys)
+                if back:
+                    torch.autograd.grad(loss, list(module.parameters()))
+            least[back] = min(least[back], time.process_time() - start)
+    return least[0], least[1]
+
+
 def many(nodes: int) -> None:
     """Run SR on many nodes of ten examples in this process and print what it took."""
     from coterie.divergences.sketch import Sketch
@@ -364,6 +416,7 @@ def main() -> None:
             "memory": memory,
             "profile": profile,
             "roofline": roofline,
+            "convolutions": convolutions,
         }[part](quick=args.quick)
 
 
