@@ -82,14 +82,16 @@ def main() -> None:
     if "pfl" in args.who:
         pythons["pfl"] = args.pfl_python or interpreter("pfl")
     printed = [machine(), f"a product of two matrices: {peak_gflops():.0f} GFLOP/s"]
+    print("\n".join(printed), flush=True)
     for name in args.work:
         lines = [
             run(who, name, args.rounds, python)
             for _ in range(args.turns)
             for who, python in pythons.items()
         ]
-        printed += table(name, WORKS[name], lines)
-        print("\n".join(printed), flush=True)
+        found = table(name, WORKS[name], lines)
+        print("\n".join(found), flush=True)
+        printed += found
         if args.out:
             args.out.write_text("\n".join(printed) + "\n")
 

@@ -8,8 +8,8 @@ are set up as benchmarks/peers says. FLUTE (msrflute) is not here: it is no pack
 checkout, and pins PyTorch 1.13.1.
 
 One core: CPU seconds of all processes of a run, pinned. All cores: wall seconds. Everybody has a
-turn, then everybody another; the least counts, and most over least is the spread. With --out,
-what was measured is kept, and not measured again.
+turn, then everybody another; the least counts, and most over least is the spread. Flower has one
+turn, on all cores. With --out, what was measured is kept, and not measured again.
 
 Usage: make bench-runs, or python benchmarks/runs.py [--case NAME ...] [--who NAME ...]
 [--cores one all] [--turns 2] [--out runs.jsonl] [--quick].

@@ -14,7 +14,7 @@ from typing import Any
 from case import Case
 from cases import run
 
-SLOW = ("flower",)  # has one turn, unless it is asked for alone
+SLOW = ("flower",)  # has one turn, on all cores, unless it is asked for alone
 Line = dict[str, Any]
 
 
@@ -73,9 +73,10 @@ def turns(
     wanted = list(cores)
     for turn in range(number):
         for name in who:
-            if name in SLOW and turn and len(who) > 1:
+            slow = name in SLOW and len(who) > 1
+            if slow and turn:
                 continue
-            for n in wanted:
+            for n in [max(wanted)] if slow else wanted:
                 line = measure(case, name, n, turn, kept)
                 if line is not None:
                     found.setdefault((name, n), []).append(line)
