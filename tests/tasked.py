@@ -111,3 +111,21 @@ def fails_later(y: object, predicted: object) -> float:
     if len(CALLS) == 2:
         raise ValueError("once is enough")
     return 0.5
+
+
+def writes_predictions(y: object, predicted: NDArray[np.float32]) -> float:
+    predicted[:] = 0
+    return 0.5
+
+
+def writes_targets(y: NDArray[np.float32], predicted: object) -> float:
+    y[:] = 0
+    return 0.5
+
+
+def whole_without_end(y: object, predicted: object) -> int:
+    return 10**5000  # which has more digits than Python prints
+
+
+def long_without_end(y: object, predicted: object) -> np.longdouble:
+    return np.longdouble("1e4000")

@@ -152,12 +152,34 @@ def test_a_metric_of_ones_own_sees_targets_and_predictions() -> None:
         ("tasked:breaks", r"metric 'breaks' raised ValueError: no such luck"),
         ("tasked:says_nothing", "metric 'says_nothing' must return a number, got NoneType"),
         ("tasked:without_end", "metric 'without_end' must return a number, got inf"),
+        ("tasked:whole_without_end", "must return a number, got one too large for a float"),
+        ("tasked:writes_targets", "'writes_targets' raised ValueError: .* read-only"),
+        ("tasked:writes_predictions", "'writes_predictions' raised ValueError: .* read-only"),
     ],
 )
 def test_a_metric_that_fails_is_named(metric: str, says: str) -> None:
     task = make_task("regression", [metric])
     with pytest.raises(MetricError, match=says):
         task.measured([np.zeros((2, 1))], np.zeros((2, 1), np.float32))
+
+
+@pytest.mark.skipif(np.finfo(np.longdouble).maxexp == 1024, reason="a long double is a double")
+def test_a_metric_beyond_a_double_is_refused() -> None:
+    task = make_task("regression", ["tasked:long_without_end"])
+    with pytest.raises(MetricError, match="got one too large for a float"):
+        task.measured([np.zeros((2, 1))], np.zeros((2, 1), np.float32))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_metric_of_ones_own_can_write_what_the_next_is_shown(name: str) -> None:
+    data = dataset(name, 12)
+    answers, y = model(name)(torch.from_numpy(data.x)).detach(), torch.from_numpy(data.y)
+    task = make_task(name, ["tasked:writes_predictions", "tasked:far"])
+    kept = [rows.numpy() for rows in task.rows(answers, y)]
+    before = kept[0].copy()
+    with pytest.raises(MetricError, match="'writes_predictions' raised ValueError"):
+        task.measured(kept, data.y)
+    np.testing.assert_array_equal(kept[0], before)
 
 
 @pytest.mark.parametrize(

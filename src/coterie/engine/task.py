@@ -1,5 +1,6 @@
 """What is learnt: a task's loss, what a model's answer predicts, and what it is measured by."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -93,11 +94,21 @@ class Task:
             fits = answers.ndim == 1 + len(self.places) and len(answers) == n
             if fits and answers.is_floating_point():
                 return answers
-            got = f"{list(answers.shape)} of {str(answers.dtype).removeprefix('torch.')}"
-        else:
-            got = type(answers).__name__
         wanted = ", ".join([str(n), *self.places])
-        raise ValueError(f"forward must return floating-point numbers [{wanted}], got {got}")
+        raise ValueError(
+            f"forward must return floating-point numbers [{wanted}], got {described(answers)}"
+        )
+
+
+def described(value: object) -> str:
+    """Say what a tensor is, or of which type another value is.
+
+    >>> described(torch.zeros(2, 3)), described([2, 3])
+    ('[2, 3] of float32', 'list')
+    """
+    if not isinstance(value, Tensor):
+        return type(value).__name__
+    return f"{list(value.shape)} of {str(value.dtype).removeprefix('torch.')}"
 
 
 def _number(metric: Metric, rows: Array, y: Array) -> float | None:
@@ -116,11 +127,21 @@ def _number(metric: Metric, rows: Array, y: Array) -> float | None:
         raise MetricError(f"metric {metric.name!r} raised {reason(error)}") from error
     if isinstance(made, Tensor | np.ndarray) and made.ndim == 0:
         made = made.item()
-    real = isinstance(made, int | float | np.integer | np.floating) and not isinstance(made, bool)
-    if not real or np.isinf(made):
-        shown = repr(made) if real else type(made).__name__
+    if not isinstance(made, int | float | np.integer | np.floating) or isinstance(made, bool):
+        raise MetricError(f"metric {metric.name!r} must return a number, got {type(made).__name__}")
+    found = _double(made)
+    if math.isinf(found):
+        shown = found if made == found else "one too large for a float"
         raise MetricError(f"metric {metric.name!r} must return a number, got {shown}")
-    return None if np.isnan(made) else float(made)
+    return None if math.isnan(found) else found
+
+
+def _double(number: Any) -> float:
+    """Return a real number as a float, infinite where a whole one is too large."""
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf
 
 
 @dataclass(frozen=True)
@@ -356,11 +377,15 @@ def _metric(task: Task, word: str) -> Metric:
 def _own_number(
     function: Callable[[Array, Array], float], by_place: bool, single: bool, rows: Array, y: Array
 ) -> float:
-    """Call one's own metric with targets, which it may not change, and predictions as they were."""
-    shown = y.view()
-    shown.flags.writeable = False
+    """Call one's own metric with targets and predictions as they were; it may change neither."""
     wanted = rows[:, 0] if single else rows.reshape(*y.shape, -1) if by_place else rows
-    return function(shown, wanted)
+    return function(_read_only(y), _read_only(wanted))
+
+
+def _read_only(values: Array) -> Array:
+    shown = values.view()
+    shown.flags.writeable = False
+    return shown
 
 
 def away(task: Task) -> Task:
