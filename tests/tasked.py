@@ -1,5 +1,7 @@
 """Small datasets of every task, models for them, and metrics of one's own."""
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -129,3 +131,11 @@ def whole_without_end(y: object, predicted: object) -> int:
 
 def long_without_end(y: object, predicted: object) -> np.longdouble:
     return np.longdouble("1e4000")
+
+
+UNMEASURED = replace(TASKS["regression"], name="unmeasured", known={})
+UNCOUNTED = replace(TASKS["classification"], name="uncounted", right=None)
+NO_SIDES_RIGHT = replace(TASKS["binary"], name="no-sides-right", right=None)
+MISAIMED = replace(TASKS["regression"], name="misaimed", target="regresion")
+AIMED_AT_A_LIST = replace(TASKS["regression"], name="aimed-at-a-list", target=["regression"])  # type: ignore[arg-type]
+KNOWS_NOTHING = replace(TASKS["regression"], name="knows-nothing", known=None)  # type: ignore[arg-type]

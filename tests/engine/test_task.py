@@ -191,11 +191,19 @@ def test_no_metric_of_ones_own_can_write_what_the_next_is_shown(name: str) -> No
         ("regression", ["no_such_module:f"], "no module 'no_such_module'"),
         ("regression", ["mae", "mae"], "has 'mae' twice"),
         ("tasked:far", [], "must be a coterie.Task, got function"),
+        ("tasked:MISAIMED", [], "'tasked:MISAIMED': unknown target 'regresion'; did you mean 're"),
+        ("tasked:AIMED_AT_A_LIST", [], "unknown target .*; did you mean 'regression'"),
+        ("tasked:KNOWS_NOTHING", [], "known must be a dict of metrics, got NoneType; {} has none"),
     ],
 )
 def test_what_is_no_task_or_metric_is_refused(name: str, metrics: list[str], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         make_task(name, metrics)
+
+
+def test_classification_without_an_accuracy_has_the_metrics_that_it_knows() -> None:
+    assert [metric.name for metric in make_task("tasked:UNCOUNTED").metrics] == ["accuracy"]
+    assert make_task("classification").metrics == ()
 
 
 # ---- engines

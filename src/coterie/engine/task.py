@@ -333,6 +333,7 @@ def make_task(name: str, metrics: Sequence[str] = ()) -> Task:
 
     Metrics are names that the task knows, or import paths of functions of (y, prediction). Without
     any, a task has all that it knows; classification then has none, as every row has its accuracy.
+    What has no accuracy has none by class.
 
     >>> [metric.name for metric in make_task("regression").metrics]
     ['mse', 'mae', 'r2']
@@ -342,13 +343,14 @@ def make_task(name: str, metrics: Sequence[str] = ()) -> Task:
 (your own: 'mine:metric')
     """
     task = _named(name)
-    words = metrics or ([] if task.softmax else list(task.known))
+    scored = task.right is not None
+    words = metrics or ([] if task.softmax and scored else list(task.known))
     chosen = tuple(_metric(task, word) for word in words)
     names = [metric.name for metric in chosen]
     for metric in names:
         if names.count(metric) > 1:
             raise ConfigError(f"task.metrics has {metric!r} twice; give one another name")
-    return replace(task, metrics=chosen)
+    return replace(task, metrics=chosen, labelled=task.labelled and scored)
 
 
 def _named(name: str) -> Task:
@@ -357,8 +359,13 @@ def _named(name: str) -> Task:
             raise ConfigError(f"{unknown('task', name, TASKS)} (your own: 'mine:task')")
         return TASKS[name]
     made = import_by_path(name, ConfigError, (Task,))
-    if not isinstance(made, Task) or made.target not in TASKS:
+    if not isinstance(made, Task):
         raise ConfigError(f"{name!r} must be a coterie.Task, got {type(made).__name__}")
+    if not isinstance(made.target, str) or made.target not in TASKS:
+        raise ConfigError(f"{name!r}: {unknown('target', str(made.target), TASKS)}")
+    if not isinstance(made.known, Mapping):
+        got = type(made.known).__name__
+        raise ConfigError(f"{name!r}: known must be a dict of metrics, got {got}; {{}} has none")
     return made
 
 
