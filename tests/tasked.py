@@ -139,3 +139,11 @@ NO_SIDES_RIGHT = replace(TASKS["binary"], name="no-sides-right", right=None)
 MISAIMED = replace(TASKS["regression"], name="misaimed", target="regresion")
 AIMED_AT_A_LIST = replace(TASKS["regression"], name="aimed-at-a-list", target=["regression"])  # type: ignore[arg-type]
 KNOWS_NOTHING = replace(TASKS["regression"], name="knows-nothing", known=None)  # type: ignore[arg-type]
+
+
+def right_in_all(answers: Tensor, y: Tensor) -> Tensor:
+    """Count right answers of all examples together, which is not what a task's `right` must do."""
+    return (answers.argmax(dim=1) == y).sum()
+
+
+COUNTED_IN_ALL = replace(TASKS["classification"], name="counted-in-all", right=right_in_all)

@@ -121,6 +121,15 @@ def test_what_has_no_accuracy_has_none_by_class(
     assert 0.5 < last["metrics.accuracy"] <= 1
 
 
+def test_classification_with_parts_of_ones_own_is_tried_before_it_is_trained(
+    tmp_path: Path,
+) -> None:
+    content = {**SMALL, "task": {"name": "tasked:COUNTED_IN_ALL"}}
+    data, net = dataset("classification"), model("classification")
+    with pytest.raises(ModelError, match="right of task 'counted-in-all' must be one number for"):
+        coterie.run(content, tmp_path / "run", dataset=data, model=net)
+
+
 @pytest.mark.parametrize("task", PATHS)
 @pytest.mark.parametrize("stop", [0, 2, 4])
 def test_a_run_goes_on_byte_for_byte(task: str, stop: int, runs: Path, tmp_path: Path) -> None:
@@ -216,6 +225,18 @@ BAD: dict[str, tuple[str, dict[str, Any], type[CoterieError], str]] = {
         {"algorithm": {"name": "fedavg-ic", "tau1": "auto", "target_accuracy": 0.5}},
         ConfigError,
         "target_accuracy is a share of right answers, which task 'regression' has not",
+    ),
+    "a loss that is a mean where it must be a sum": (
+        "regression",
+        {"task": {"name": "own_losses:MEANS"}},
+        ModelError,
+        "the loss of task 'means' must be the sum of the examples' losses with reduction 'sum', ",
+    ),
+    "a loss that is no tensor, with another engine": (
+        "regression",
+        {"task": {"name": "own_losses:FLOATS"}, "train": {"engine": "sequential"}},
+        ModelError,
+        "the loss of task 'floats' must be one number with reduction 'sum', got float",
     ),
     "a task that nothing measures": (
         "regression",
