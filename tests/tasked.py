@@ -1,5 +1,7 @@
 """Small datasets of every task, models for them, and metrics of one's own."""
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -111,3 +113,37 @@ def fails_later(y: object, predicted: object) -> float:
     if len(CALLS) == 2:
         raise ValueError("once is enough")
     return 0.5
+
+
+def writes_predictions(y: object, predicted: NDArray[np.float32]) -> float:
+    predicted[:] = 0
+    return 0.5
+
+
+def writes_targets(y: NDArray[np.float32], predicted: object) -> float:
+    y[:] = 0
+    return 0.5
+
+
+def whole_without_end(y: object, predicted: object) -> int:
+    return 10**5000  # which has more digits than Python prints
+
+
+def long_without_end(y: object, predicted: object) -> np.longdouble:
+    return np.longdouble("1e4000")
+
+
+UNMEASURED = replace(TASKS["regression"], name="unmeasured", known={})
+UNCOUNTED = replace(TASKS["classification"], name="uncounted", right=None)
+NO_SIDES_RIGHT = replace(TASKS["binary"], name="no-sides-right", right=None)
+MISAIMED = replace(TASKS["regression"], name="misaimed", target="regresion")
+AIMED_AT_A_LIST = replace(TASKS["regression"], name="aimed-at-a-list", target=["regression"])  # type: ignore[arg-type]
+KNOWS_NOTHING = replace(TASKS["regression"], name="knows-nothing", known=None)  # type: ignore[arg-type]
+
+
+def right_in_all(answers: Tensor, y: Tensor) -> Tensor:
+    """Count right answers of all examples together, which is not what a task's `right` must do."""
+    return (answers.argmax(dim=1) == y).sum()
+
+
+COUNTED_IN_ALL = replace(TASKS["classification"], name="counted-in-all", right=right_in_all)

@@ -3,6 +3,7 @@
 import copy
 import math
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import torch
 from torch.nn import functional
 
+import own_losses
 from coterie.core.errors import ConfigError, MetricError, ModelError
 from coterie.data.targets import TARGETS
 from coterie.engine.contract import Engine, HeldPart, LocalSteps, NodeScores, Score
@@ -152,12 +154,34 @@ def test_a_metric_of_ones_own_sees_targets_and_predictions() -> None:
         ("tasked:breaks", r"metric 'breaks' raised ValueError: no such luck"),
         ("tasked:says_nothing", "metric 'says_nothing' must return a number, got NoneType"),
         ("tasked:without_end", "metric 'without_end' must return a number, got inf"),
+        ("tasked:whole_without_end", "must return a number, got one too large for a float"),
+        ("tasked:writes_targets", "'writes_targets' raised ValueError: .* read-only"),
+        ("tasked:writes_predictions", "'writes_predictions' raised ValueError: .* read-only"),
     ],
 )
 def test_a_metric_that_fails_is_named(metric: str, says: str) -> None:
     task = make_task("regression", [metric])
     with pytest.raises(MetricError, match=says):
         task.measured([np.zeros((2, 1))], np.zeros((2, 1), np.float32))
+
+
+@pytest.mark.skipif(np.finfo(np.longdouble).maxexp == 1024, reason="a long double is a double")
+def test_a_metric_beyond_a_double_is_refused() -> None:
+    task = make_task("regression", ["tasked:long_without_end"])
+    with pytest.raises(MetricError, match="got one too large for a float"):
+        task.measured([np.zeros((2, 1))], np.zeros((2, 1), np.float32))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_metric_of_ones_own_can_write_what_the_next_is_shown(name: str) -> None:
+    data = dataset(name, 12)
+    answers, y = model(name)(torch.from_numpy(data.x)).detach(), torch.from_numpy(data.y)
+    task = make_task(name, ["tasked:writes_predictions", "tasked:far"])
+    kept = [rows.numpy() for rows in task.rows(answers, y)]
+    before = kept[0].copy()
+    with pytest.raises(MetricError, match="'writes_predictions' raised ValueError"):
+        task.measured(kept, data.y)
+    np.testing.assert_array_equal(kept[0], before)
 
 
 @pytest.mark.parametrize(
@@ -169,11 +193,19 @@ def test_a_metric_that_fails_is_named(metric: str, says: str) -> None:
         ("regression", ["no_such_module:f"], "no module 'no_such_module'"),
         ("regression", ["mae", "mae"], "has 'mae' twice"),
         ("tasked:far", [], "must be a coterie.Task, got function"),
+        ("tasked:MISAIMED", [], "'tasked:MISAIMED': unknown target 'regresion'; did you mean 're"),
+        ("tasked:AIMED_AT_A_LIST", [], "unknown target .*; did you mean 'regression'"),
+        ("tasked:KNOWS_NOTHING", [], "known must be a dict of metrics, got NoneType; {} has none"),
     ],
 )
 def test_what_is_no_task_or_metric_is_refused(name: str, metrics: list[str], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         make_task(name, metrics)
+
+
+def test_classification_without_an_accuracy_has_the_metrics_that_it_knows() -> None:
+    assert [metric.name for metric in make_task("tasked:UNCOUNTED").metrics] == ["accuracy"]
+    assert make_task("classification").metrics == ()
 
 
 # ---- engines
@@ -319,8 +351,84 @@ def test_a_token_outside_of_what_a_model_knows_is_refused() -> None:
 def test_answers_of_another_shape_are_refused() -> None:
     rows, letters = dataset("regression", 20), dataset("next-token", 20)
     with pytest.raises(
-        ModelError, match=r"must return \[batch, targets\], \[2, 2\] .*got \[2, 1\]"
+        ModelError, match=r"must return .* \[batch, targets\], \[2, 2\] .*got \[2, 1\]"
     ):
         check_fit(model("binary"), TASKS["regression"], rows.x, rows.y, rows.width)
     with pytest.raises(ModelError, match=r"\[batch, length, vocabulary\], \[2, 7, 9\]"):
         check_fit(model("next-token"), TASKS["next-token"], letters.x, letters.y, 9)
+
+
+def fit(kind: str, **parts: Any) -> None:
+    """Try a task that has other parts on examples and a model of its kind."""
+    data = dataset(kind, 20)
+    task = replace(TASKS[kind], name="own", **parts)
+    check_fit(model(kind), task, data.x, data.y, data.width)
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_tasks_that_are_built_in_fit(kind: str) -> None:
+    fit(kind, metrics=make_task(kind, ["tasked:far"]).metrics)
+
+
+@pytest.mark.parametrize(
+    ("loss", "says"),
+    [
+        ("sums", r"must be the mean of the examples' losses with reduction 'mean', .* here, got "),
+        ("means", r"must be the sum of the examples' losses with reduction 'sum', .* here, got "),
+        ("sums_unless_told", "must be the mean of the examples' losses without reduction, "),
+        ("each_alone", r"must be one number with reduction 'sum', got \[2\] of float32"),
+        ("floats", "must be one number with reduction 'sum', got float$"),
+        ("lists", "must be one number for each of 2 examples, got list$"),
+        ("detached", "must have a gradient; use torch's functions, and no detach"),
+        ("whole_numbers", "must have a gradient"),
+        ("writes_targets", "must not write into the answers or y; write into a copy"),
+        ("writes_answers", "must not write into the answers or y; write into a copy"),
+    ],
+)
+def test_a_loss_that_is_not_what_it_must_be_is_refused(loss: str, says: str) -> None:
+    with pytest.raises(ModelError, match=f"^the loss of task 'own' {says}") as caught:
+        fit("regression", loss=getattr(own_losses, loss))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_loss_may_draw_random_numbers_which_the_check_gives_back() -> None:
+    torch.manual_seed(1)
+    fit("regression", loss=own_losses.noisy)
+    found = torch.rand(3)
+    torch.manual_seed(1)
+    assert found.equal(torch.rand(3))
+
+
+def test_a_loss_that_is_no_number_is_left_to_training_which_names_the_node() -> None:
+    fit("regression", loss=own_losses.no_number)
+
+
+@pytest.mark.parametrize(
+    ("kind", "parts", "says"),
+    [
+        ("binary", {"right": lambda a, y: y.tolist()}, "right of .* each of 2 examples, got list"),
+        ("binary", {"right": lambda a, y: (y > 0).sum()}, r"right of .* got \[\] of int64"),
+        ("binary", {"right": lambda a, y: y / 0 * [1]}, "right of task 'own' fails: TypeError"),
+        ("binary", {"right": lambda a, y: y + 2}, r"right of .* at most \[1, 1\], its units, got "),
+        ("multi-label", {"units": len}, r"units of .* each of 2 examples, got \[\] of int64"),
+        ("regression", {"predict": lambda a: a.tolist()}, "predict of .* 2 examples, got list"),
+        ("regression", {"predict": lambda a: a[:1]}, r"predict of .* got \[1, 2\] of float32"),
+        ("regression", {"predict": lambda a: a.no}, "predict of task 'own' fails: AttributeError"),
+        ("regression", {"predict": lambda a: a.zero_()}, "predict of .* must not write into the"),
+    ],
+)
+def test_parts_of_a_task_that_do_not_fit_are_refused(
+    kind: str, parts: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(ModelError, match=f"^{says}"):
+        fit(kind, metrics=make_task(kind, ["tasked:far"]).metrics, **parts)
+
+
+def test_answers_that_are_whole_numbers_are_refused() -> None:
+    class Whole(torch.nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x).long()
+
+    data = dataset("regression", 20)
+    with pytest.raises(ModelError, match=r"must return floating-point .* got \[2, 2\] of int64"):
+        check_fit(Whole(5, 2), TASKS["regression"], data.x, data.y, data.width)

@@ -97,6 +97,39 @@ def test_classification_has_metrics_where_they_are_asked_for(tmp_path: Path) -> 
     assert row["metrics.accuracy"] == row["test_accuracy"]
 
 
+def test_a_metric_of_ones_own_measures_a_task_that_knows_none(tmp_path: Path) -> None:
+    task = {"name": "tasked:UNMEASURED", "metrics": ["tasked:far"]}
+    execute(by_path("regression", task=task), tmp_path / "run")
+    assert list(metrics_of(read_run(tmp_path / "run").summary)) == ["far"]
+
+
+@pytest.mark.parametrize(
+    ("task", "kind"), [("UNCOUNTED", "classification"), ("NO_SIDES_RIGHT", "binary")]
+)
+@pytest.mark.parametrize("engine", ["vectorized", "sequential"])
+def test_what_has_no_accuracy_has_none_by_class(
+    task: str, kind: str, engine: str, tmp_path: Path
+) -> None:
+    content = {
+        **SMALL,
+        "train": {**SMALL["train"], "engine": engine, "measure": ["accuracy", "classes"]},
+        "task": {"name": f"tasked:{task}"},
+    }
+    coterie.run(content, tmp_path / "run", dataset=dataset(kind), model=model(kind))
+    last = read_run(tmp_path / "run").rows[-1]
+    assert (last["test_accuracy"], last["by_class"]) == (None, None)
+    assert 0.5 < last["metrics.accuracy"] <= 1
+
+
+def test_classification_with_parts_of_ones_own_is_tried_before_it_is_trained(
+    tmp_path: Path,
+) -> None:
+    content = {**SMALL, "task": {"name": "tasked:COUNTED_IN_ALL"}}
+    data, net = dataset("classification"), model("classification")
+    with pytest.raises(ModelError, match="right of task 'counted-in-all' must be one number for"):
+        coterie.run(content, tmp_path / "run", dataset=data, model=net)
+
+
 @pytest.mark.parametrize("task", PATHS)
 @pytest.mark.parametrize("stop", [0, 2, 4])
 def test_a_run_goes_on_byte_for_byte(task: str, stop: int, runs: Path, tmp_path: Path) -> None:
@@ -192,6 +225,24 @@ BAD: dict[str, tuple[str, dict[str, Any], type[CoterieError], str]] = {
         {"algorithm": {"name": "fedavg-ic", "tau1": "auto", "target_accuracy": 0.5}},
         ConfigError,
         "target_accuracy is a share of right answers, which task 'regression' has not",
+    ),
+    "a loss that is a mean where it must be a sum": (
+        "regression",
+        {"task": {"name": "own_losses:MEANS"}},
+        ModelError,
+        "the loss of task 'means' must be the sum of the examples' losses with reduction 'sum', ",
+    ),
+    "a loss that is no tensor, with another engine": (
+        "regression",
+        {"task": {"name": "own_losses:FLOATS"}, "train": {"engine": "sequential"}},
+        ModelError,
+        "the loss of task 'floats' must be one number with reduction 'sum', got float",
+    ),
+    "a task that nothing measures": (
+        "regression",
+        {"task": {"name": "tasked:UNMEASURED"}},
+        ConfigError,
+        "task 'unmeasured' has neither an accuracy nor a metric, .*; name one in task.metrics",
     ),
     "a model of another width": (
         "regression",

@@ -519,8 +519,13 @@ def check_task(config: Config, divided: Divided, model: "nn.Module") -> "Task":
             f"algorithm.target_accuracy is a share of right answers, which task {task.name!r} has "
             "not; use algorithm.target_loss"
         )
+    if task.right is None and not task.metrics:
+        raise ConfigError(
+            f"task {task.name!r} has neither an accuracy nor a metric, so its runs would have no "
+            "result; name one in task.metrics (your own: 'mine:metric')"
+        )
     check_room_for_metrics(task, dataset.y[divided.split.test], dataset.width)
-    if not task.softmax or dataset.has_tokens:
+    if ":" in config.task.name or not task.softmax or dataset.has_tokens:
         check_fit(model, task, dataset.x, dataset.y, dataset.width)
     return task
 

@@ -1,5 +1,6 @@
 """What is learnt: a task's loss, what a model's answer predicts, and what it is measured by."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -93,11 +94,21 @@ class Task:
             fits = answers.ndim == 1 + len(self.places) and len(answers) == n
             if fits and answers.is_floating_point():
                 return answers
-            got = f"{list(answers.shape)} of {str(answers.dtype).removeprefix('torch.')}"
-        else:
-            got = type(answers).__name__
         wanted = ", ".join([str(n), *self.places])
-        raise ValueError(f"forward must return floating-point numbers [{wanted}], got {got}")
+        raise ValueError(
+            f"forward must return floating-point numbers [{wanted}], got {described(answers)}"
+        )
+
+
+def described(value: object) -> str:
+    """Say what a tensor is, or of which type another value is.
+
+    >>> described(torch.zeros(2, 3)), described([2, 3])
+    ('[2, 3] of float32', 'list')
+    """
+    if not isinstance(value, Tensor):
+        return type(value).__name__
+    return f"{list(value.shape)} of {str(value.dtype).removeprefix('torch.')}"
 
 
 def _number(metric: Metric, rows: Array, y: Array) -> float | None:
@@ -116,11 +127,21 @@ def _number(metric: Metric, rows: Array, y: Array) -> float | None:
         raise MetricError(f"metric {metric.name!r} raised {reason(error)}") from error
     if isinstance(made, Tensor | np.ndarray) and made.ndim == 0:
         made = made.item()
-    real = isinstance(made, int | float | np.integer | np.floating) and not isinstance(made, bool)
-    if not real or np.isinf(made):
-        shown = repr(made) if real else type(made).__name__
+    if not isinstance(made, int | float | np.integer | np.floating) or isinstance(made, bool):
+        raise MetricError(f"metric {metric.name!r} must return a number, got {type(made).__name__}")
+    found = _double(made)
+    if math.isinf(found):
+        shown = found if made == found else "one too large for a float"
         raise MetricError(f"metric {metric.name!r} must return a number, got {shown}")
-    return None if np.isnan(made) else float(made)
+    return None if math.isnan(found) else found
+
+
+def _double(number: Any) -> float:
+    """Return a real number as a float, infinite where a whole one is too large."""
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf
 
 
 @dataclass(frozen=True)
@@ -312,6 +333,7 @@ def make_task(name: str, metrics: Sequence[str] = ()) -> Task:
 
     Metrics are names that the task knows, or import paths of functions of (y, prediction). Without
     any, a task has all that it knows; classification then has none, as every row has its accuracy.
+    What has no accuracy has none by class.
 
     >>> [metric.name for metric in make_task("regression").metrics]
     ['mse', 'mae', 'r2']
@@ -321,13 +343,14 @@ def make_task(name: str, metrics: Sequence[str] = ()) -> Task:
 (your own: 'mine:metric')
     """
     task = _named(name)
-    words = metrics or ([] if task.softmax else list(task.known))
+    scored = task.right is not None
+    words = metrics or ([] if task.softmax and scored else list(task.known))
     chosen = tuple(_metric(task, word) for word in words)
     names = [metric.name for metric in chosen]
     for metric in names:
         if names.count(metric) > 1:
             raise ConfigError(f"task.metrics has {metric!r} twice; give one another name")
-    return replace(task, metrics=chosen)
+    return replace(task, metrics=chosen, labelled=task.labelled and scored)
 
 
 def _named(name: str) -> Task:
@@ -336,8 +359,13 @@ def _named(name: str) -> Task:
             raise ConfigError(f"{unknown('task', name, TASKS)} (your own: 'mine:task')")
         return TASKS[name]
     made = import_by_path(name, ConfigError, (Task,))
-    if not isinstance(made, Task) or made.target not in TASKS:
+    if not isinstance(made, Task):
         raise ConfigError(f"{name!r} must be a coterie.Task, got {type(made).__name__}")
+    if not isinstance(made.target, str) or made.target not in TASKS:
+        raise ConfigError(f"{name!r}: {unknown('target', str(made.target), TASKS)}")
+    if not isinstance(made.known, Mapping):
+        got = type(made.known).__name__
+        raise ConfigError(f"{name!r}: known must be a dict of metrics, got {got}; {{}} has none")
     return made
 
 
@@ -356,11 +384,15 @@ def _metric(task: Task, word: str) -> Metric:
 def _own_number(
     function: Callable[[Array, Array], float], by_place: bool, single: bool, rows: Array, y: Array
 ) -> float:
-    """Call one's own metric with targets, which it may not change, and predictions as they were."""
-    shown = y.view()
-    shown.flags.writeable = False
+    """Call one's own metric with targets and predictions as they were; it may change neither."""
     wanted = rows[:, 0] if single else rows.reshape(*y.shape, -1) if by_place else rows
-    return function(shown, wanted)
+    return function(_read_only(y), _read_only(wanted))
+
+
+def _read_only(values: Array) -> Array:
+    shown = values.view()
+    shown.flags.writeable = False
+    return shown
 
 
 def away(task: Task) -> Task:
