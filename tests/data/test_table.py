@@ -1,6 +1,7 @@
 """Any table: features, targets, users and strata, and what is refused."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from coterie.config.factories import divide, load_dataset
 from coterie.config.files import make_config
 from coterie.core.errors import ConfigError, DataError
 from coterie.core.parquet import parquet_bytes
+from coterie.data import DATASETS, load
 from coterie.data.asked import Asked
 from coterie.data.dataset import Dataset
 from coterie.data.table import find_table, read_table
@@ -188,6 +190,64 @@ def test_small_pages_of_very_many_rows_are_not_unpacked(tmp_path: Path) -> None:
     assert (tmp_path / "t.parquet").stat().st_size < 1_000_000
     with pytest.raises(DataError, match=r"20,000,000 rows of 2 columns; 33,554,432 cells at most"):
         read_table([tmp_path / "t.parquet"], Asked(target=("a",)))
+
+
+NAMES = [f"{10**18 + i // 10}" for i in range(40)]  # four, of which floats make one
+
+
+def named_in(path: Path, kind: str, names: list[str]) -> Path:
+    """Write a table whose column `who` has these names, as text or as whole numbers."""
+    if kind == "csv":
+        lines = "".join(f"{i % 3},{name},{i % 2}\n" for i, name in enumerate(names))
+        return write_all(path, {"t.csv": f"x,who,y\n{lines}".encode()}) / "t.csv"
+    pytest.importorskip("pyarrow")
+    n = len(names)
+    columns: dict[str, tuple[type, list[Any]]] = {
+        "x": (int, [i % 3 for i in range(n)]),
+        "who": (int, [int(name) for name in names]),
+        "y": (int, [i % 2 for i in range(n)]),
+    }
+    return write_all(path, {"t.parquet": parquet_bytes(columns)}) / "t.parquet"
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_whole_numbers_that_a_float_cannot_tell_apart_stay_apart(tmp_path: Path, kind: str) -> None:
+    path, four = named_in(tmp_path, kind, NAMES), [i // 10 for i in range(40)]
+    by_user = read_table([path], Asked(target=("y",), user="who"))
+    assert by_user.users is not None
+    assert by_user.users.tolist() == four
+    assert by_user.user_names == tuple(dict.fromkeys(NAMES))
+    assert read_table([path], Asked(target=("y",), strata="who")).by.tolist() == four
+    classes = read_table([path], Asked(target=("who",)))
+    assert (classes.task, classes.n_classes, classes.y.tolist()) == ("classification", 4, four)
+
+
+def test_names_with_zeros_before_them_stay_what_they_are(tmp_path: Path) -> None:
+    path = named_in(tmp_path, "csv", ["10", "007", "7", "7.0", "+7", "007", "-0", "0"])
+    data = read_table([path], Asked(target=("y",), user="who"))
+    assert data.user_names == ("10", "007", "7", "0")
+    classes = read_table([path], Asked(target=("who",), task="classification"))
+    assert classes.y.tolist() == [3, 2, 1, 1, 1, 2, 0, 0]
+
+
+def test_numbers_with_zeros_before_them_are_numbers_still(tmp_path: Path) -> None:
+    path = named_in(tmp_path, "csv", ["01", "00", "01", "00"])
+    on_off = read_table([path], Asked(target=("who", "y")))
+    assert (on_off.task, on_off.y[:, 0].tolist()) == ("multi-label", [1, 0, 1, 0])
+    assert read_table([path], Asked(target=("y",))).x[:, 1].tolist() == [1, 0, 1, 0]
+    numbers = read_table([path], Asked(target=("who",), task="regression"))
+    assert numbers.y.tolist() == [[1], [0], [1], [0]]
+
+
+def test_a_table_that_was_decoded_with_names_lost_is_decoded_anew(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, path = Asked(target=("y",), user="who"), named_in(tmp_path, "csv", NAMES)
+    with monkeypatch.context() as earlier:
+        earlier.setitem(DATASETS, "table", replace(DATASETS["table"], form=1))
+        load("table", path, asked=asked)
+    load("table", path, asked=asked)
+    assert len([d for d in (cache / "table" / "decoded").iterdir() if d.name != "seen"]) == 2
 
 
 def test_a_table_is_told_by_settings_and_split_before_it_is_standardised(

@@ -35,6 +35,7 @@ FILES = (  # settings that name a file
     *(f"network.{key}" for key in ("file", "latency_file", "access_file")),
     *("partition.file", "compute.file", "algorithm.capacity_file", "model.weights"),
 )
+PATHS = (*FILES, "data.path")  # settings that take a Path, too
 WHERE = "ray"  # the section that says where a run runs
 LABEL = "label"  # the setting that says what a run is called
 MOST_RUNS = 100_000  # of a sweep
@@ -240,8 +241,22 @@ def make_config(content: Mapping[str, Any], made: Algorithm | None = None) -> Co
         path = named_code(content).get(CALLED)
         if path and (CALLED, path) not in content.allowed:
             raise StoredCodeError(CALLED, path)
-    config: Config = build(Config, content)
+    config: Config = build(Config, _without_paths(content))
     return _resolve(config, made)
+
+
+def _without_paths(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return settings with strings for the Paths of files.
+
+    >>> _without_paths({"data": {"path": Path("my.csv"), "name": "table"}, "seed": 1})
+    {'data': {'path': 'my.csv', 'name': 'table'}, 'seed': 1}
+    """
+    for key in PATHS:
+        section, _, name = key.partition(".")
+        inside = content.get(section)
+        if isinstance(inside, Mapping) and isinstance(path := inside.get(name), Path):
+            content = {**content, section: {**inside, name: str(path)}}
+    return content
 
 
 def changed(config: Config, settings: Mapping[str, Any]) -> Config:

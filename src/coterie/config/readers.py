@@ -11,6 +11,7 @@ from coterie.data import DATASETS, Asked, Dataset
 
 NAMES = tuple(f.name for f in fields(Asked) if f.name != "task")
 USUAL = DataConfig()
+NOT_OF_OBJECTS = ("path", "min_examples", "num_users", *NAMES)
 
 
 def asked_of(config: Config) -> Asked:
@@ -41,10 +42,12 @@ def check_asked(data: DataConfig) -> None:
     Traceback (most recent call last):
     coterie.core.errors.ConfigError: data.side is read with data.name = 'images' only, got ...
     """
-    if data.name.startswith(f"{OBJECT}:") and (data.min_examples, data.num_users) != (1, "all"):
-        raise ConfigError(
-            "data.min_examples and num_users are not read with a dataset that is an object"
-        )
+    if data.name.startswith(f"{OBJECT}:"):
+        for name in NOT_OF_OBJECTS:
+            if getattr(data, name) != getattr(USUAL, name):
+                raise ConfigError(
+                    f"data.{name} is not read with a dataset that is an object; leave it out"
+                )
     reads = DATASETS[data.name].reads if data.name in DATASETS else ()
     for name in NAMES:
         if name not in reads and getattr(data, name) != getattr(USUAL, name):

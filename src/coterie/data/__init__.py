@@ -59,7 +59,8 @@ class Known:
 
     `yours` are files of your own, which nobody else has. `reads` names the settings that the reader
     heeds, and `asking` makes the reader that heeds them; `read` is the one with the usual ones.
-    What is `scaled` is standardised by its training part unless a config says otherwise.
+    What is `scaled` is standardised by its training part unless a config says otherwise. `form`
+    is raised when the reader of this dataset alone decodes the same files to other arrays.
     """
 
     about: str
@@ -77,6 +78,7 @@ class Known:
     reads: tuple[str, ...] = ()
     asking: Asking | None = None
     scaled: bool = False
+    form: int = 1
 
 
 def _idx(n_classes: int, first_label: int = 0, *, transposed: bool = False) -> Reader:
@@ -238,6 +240,7 @@ DATASETS: dict[str, Known] = {
         reads=("target", "user", "strata", "features", "missing", "task"),
         asking=reading_table,
         scaled=True,
+        form=2,
     ),
     "images": Known(
         "your own pictures, train/<class>/*.jpg or .png and perhaps test/; set data.path",
@@ -284,6 +287,7 @@ def load(
     read, how = known.read, asked.how(known.reads)
     if known.asking and how:
         read = known.asking(asked)
+        how += f" form {known.form}" if known.form > 1 else ""
     kept = None if how else open_kept(name, top)
     dataset = kept or load_cached(name, top, known.find(top), read, progress, how=how)
     return replace(dataset, name=name)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from coterie.core.arrays import Ints
 from coterie.core.boundary import reader
 from coterie.core.errors import DataError
-from coterie.data.dataset import Dataset, Values, check_dataset
+from coterie.data.dataset import Dataset, Values, check_dataset, refuse_masks
 from coterie.data.files import PACKED_MOST, most_unpacked
 from coterie.data.npy import claimed_bytes, open_npy
 from coterie.data.targets import CHUNK
@@ -64,6 +64,7 @@ def from_pair(x: NDArray[Any], y: NDArray[Any]) -> Dataset:
     dtype('float32')
     """
     where = "dataset (x, y)"
+    refuse_masks({"x": x, "y": y}, where)
     labels = _labels(y, x, where)
     made = Dataset(where, _values(x, where), labels, int(labels.max()) + 1)
     return replace(check_dataset(made), name="arrays")

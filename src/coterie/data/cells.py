@@ -1,6 +1,7 @@
 """A table as its columns of cells: CSV or Parquet, and where in the file each cell stands."""
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,12 +14,30 @@ from coterie.core.csv_rows import each_line, listed
 from coterie.core.errors import DataError, did_you_mean, short
 from coterie.core.parquet import has_parquet, read_cells
 
-Cell = float | str | None  # a number, a text, or missing
+Cell = float | str | None  # a number (some of them `Spelt`), a text, or missing
 ABSENT = frozenset(("", "?", "na", "n/a", "nan", "null", "none"))
 MOST_BYTES = 1 << 27  # of a CSV file; a cell takes 60 bytes of memory
 MOST_CELLS = 1 << 25
 MOST_COLUMNS = 10_000
 MOST_NUMBER = float(np.finfo(np.float32).max)
+ODD = re.compile(r"[+-]?(0\d+|\d{16,})")  # whole numbers that a float may not have as written
+
+
+class Spelt(float):
+    """A whole number of which a float loses what tells names apart: 007, or 2**53 + 1.
+
+    >>> Spelt(7.0, "007") == 7.0, Spelt(7.0, "007").text
+    (True, '007')
+    """
+
+    __slots__ = ("text",)
+    text: str
+
+    def __new__(cls, number: float, text: str) -> "Spelt":
+        """Remember how the number is written."""
+        made = super().__new__(cls, number)
+        made.text = text
+        return made
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,8 +120,8 @@ def _of_parquet(path: Path) -> Cells:
     table = Cells(path, {}, range(1, n + 1), "row")
     for name, values in zip(names, found.values(), strict=True):
         table.columns[name] = [_plain(v, table, row, name) for row, v in enumerate(values)]
-        kinds = {type(cell) for cell in table.columns[name]} - {type(None)}
-        if kinds == {float, str}:
+        kinds = {isinstance(cell, str) for cell in table.columns[name] if cell is not None}
+        if len(kinds) == 2:
             raise DataError(f"{path}: column {short(name)} has numbers and text")
     return _checked(table)
 
@@ -112,7 +131,8 @@ def _plain(value: Any, table: Cells, row: int, name: str) -> Cell:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
     if isinstance(value, bool | int | float):
-        return float(value) if abs(value) < 2**1023 else math.inf
+        number = float(value) if abs(value) < 2**1023 else math.inf
+        return as_written(number, str(value))
     if isinstance(value, str):
         return None if value.strip().lower() in ABSENT else value
     kind = type(value).__name__
@@ -123,8 +143,9 @@ def _typed(texts: list[str]) -> list[Cell]:
     """Return cells as numbers if all of them are, else as text; None for what is missing."""
     cells = [None if text.strip().lower() in ABSENT else text.strip() for text in texts]
     numbers = [None if cell is None else as_number(cell) for cell in cells]
-    if all((number is None) == (cell is None) for number, cell in zip(numbers, cells, strict=True)):
-        return list(numbers)
+    pairs = list(zip(numbers, cells, strict=True))
+    if all((number is None) == (cell is None) for number, cell in pairs):
+        return [None if n is None or c is None else as_written(n, c) for n, c in pairs]
     return list(cells)
 
 
@@ -140,6 +161,18 @@ def as_number(text: str) -> float | None:
         return float(text)
     except ValueError:
         return None
+
+
+def as_written(number: float, text: str) -> float:
+    """Return a number, with its text where that says more: leading zeros, or digits past 2**53.
+
+    >>> [type(as_written(float(text), text)).__name__ for text in ("7", "007", f"{10**18 + 1}")]
+    ['float', 'Spelt', 'Spelt']
+    """
+    if not ODD.fullmatch(text) or not math.isfinite(number):
+        return number
+    digits = text.removeprefix("+")
+    return number if digits == str(int(number)) else Spelt(number, digits)
 
 
 def _checked(table: Cells) -> Cells:

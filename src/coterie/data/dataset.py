@@ -1,6 +1,6 @@
 """Labelled examples, what may be in them, and a sample of them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -118,7 +118,9 @@ def check_dataset(dataset: Dataset) -> Dataset:
     """Return a dataset that is what it says, or say what is wrong with it."""
     x, y, users, name = dataset.x, dataset.y, dataset.users, dataset.name
     optional = {"users": users, "test": dataset.test, "strata": dataset.strata}
-    for what, values in ({"x": x, "y": y} | optional).items():
+    given = {"x": x, "y": y} | optional
+    refuse_masks(given, name)
+    for what, values in given.items():
         if not isinstance(values, np.ndarray) and not (what in optional and values is None):
             raise DataError(f"{name}: {what} must be a NumPy array, got {type(values).__name__}")
     if x.dtype not in (np.uint8, np.float32, np.int64) or x.ndim < 2 or not x.size:
@@ -147,6 +149,16 @@ def check_dataset(dataset: Dataset) -> Dataset:
     _check_numbers(dataset)
     _check_values(x, name)
     return dataset
+
+
+def refuse_masks(arrays: Mapping[str, object], where: object) -> None:
+    """Refuse arrays with masked values, which would be trained on as if they were not."""
+    for what, values in arrays.items():
+        if np.ma.is_masked(values):
+            raise DataError(
+                f"{where}: {what} has masked values, and masks are not read; leave those examples "
+                f"out, or set them by {what}.filled(...)"
+            )
 
 
 def _check_numbers(dataset: Dataset) -> None:

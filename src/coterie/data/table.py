@@ -14,7 +14,7 @@ from coterie.core.errors import DataError, short
 from coterie.core.types import Tick
 from coterie.data.asked import Asked
 from coterie.data.cache import Reader
-from coterie.data.cells import Cell, Cells, as_number, read_table_cells
+from coterie.data.cells import Cell, Cells, Spelt, as_number, read_table_cells
 from coterie.data.dataset import Dataset, Room
 from coterie.data.targets import quantiles
 
@@ -154,11 +154,13 @@ def _users(cells: Sequence[Cell]) -> tuple[Ints, tuple[str, ...]]:
 
 
 def _name(cell: Cell) -> str:
-    """Write a number as one does.
+    """Write a number as one does, or as the file does where it has zeros or digits to tell apart.
 
-    >>> _name(3.0), _name(2.5), _name("site a")
-    ('3', '2.5', 'site a')
+    >>> _name(3.0), _name(2.5), _name("site a"), _name(Spelt(7.0, "007"))
+    ('3', '2.5', 'site a', '007')
     """
+    if isinstance(cell, Spelt):
+        return cell.text
     return str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell)
 
 
@@ -177,10 +179,20 @@ def _strata(table: Cells, name: str) -> Ints:
 
 
 def _values(cells: Sequence[Cell]) -> tuple[list[Any], Ints]:
-    """Return the different values of a column in their order, and the number of each cell's."""
-    known = sorted(set(cells))  # type: ignore[type-var]
-    number = {value: i for i, value in enumerate(known)}
-    return known, np.array([number[cell] for cell in cells], dtype=np.int64)
+    """Return the different values of a column in their order, and the number of each cell's.
+
+    >>> _values([7.0, Spelt(7.0, "007"), 2.0, 7.0])[1].tolist()
+    [1, 2, 0, 1]
+    """
+    keys = [_key(cell) for cell in cells]
+    known = sorted(set(keys))
+    number = {key: i for i, key in enumerate(known)}
+    return known, np.array([number[key] for key in keys], dtype=np.int64)
+
+
+def _key(cell: Cell) -> tuple[Any, str]:
+    """Tell a value from others: numbers by size, and those of one size as they are written."""
+    return cell, cell.text if isinstance(cell, Spelt) else ""
 
 
 def _answer(table: Cells, names: Sequence[str], task: str) -> Answer:
@@ -224,7 +236,7 @@ def _task(table: Cells, names: Sequence[str]) -> str:
             )
         on_off = all(cell in (0.0, 1.0) for cells in columns for cell in cells)
         return "multi-label" if on_off else "regression"
-    known = set(columns[0])
+    known = {_key(cell): cell for cell in columns[0]}.values()
     if len(known) == 2 and (is_text(known) or _are_whole(known)):
         return "binary"
     few = is_text(known) or (len(known) <= FEW and _are_whole(known))

@@ -1,7 +1,7 @@
 """Runs side by side, as a value: a table, a frame and a figure."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -11,7 +11,8 @@ from coterie.analysis.curves import main_quantity
 from coterie.analysis.export import comparison_table
 from coterie.analysis.format import cells, columns, footing, heading
 from coterie.analysis.lines import PLAIN, Arranged, View, arrange, read_view
-from coterie.core.errors import RecordError
+from coterie.core.arguments import PATH, SHARE, TEXT, WHOLE, Rule, check, in_words, renamed
+from coterie.core.errors import ConfigError, RecordError
 from coterie.notebook.frames import frame
 from coterie.notebook.run import Run
 from coterie.notebook.shown import curves, html, seen, text
@@ -19,6 +20,12 @@ from coterie.render.page.html import Section, Table
 from coterie.runs.record import RecordedRun, find_runs
 
 Runs: TypeAlias = Run | RecordedRun | str | Path
+RUNS = Rule(
+    "runs, or paths of their folders, one or a list",
+    lambda value: isinstance(value, Run | RecordedRun) or PATH.holds(value),
+)
+VIEW = Rule("a View", lambda value: isinstance(value, View))
+OPTIONS = {f"--{name}": name for name in ("lines", "baseline", "best", "score")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +79,9 @@ class Comparison:
         `x` is "seconds" or "epoch", and y any number of a row, such as "train_loss" or
         "metrics.auc"; without one, the test accuracy, or the first metric of a task that has none.
         """
+        check(TEXT.or_none, y=y)
+        check(TEXT, x=x)
+        check(WHOLE, block=block)
         if not 0 <= block < len(self.blocks):
             raise RecordError(f"block must be 0 to {len(self.blocks) - 1}, got {block!r}")
         y = self._main(block) if y is None else y
@@ -119,13 +129,25 @@ def compare(
     Traceback (most recent call last):
     coterie.core.errors.RecordError: no-such-folder: no such folder
     """
-    if (lines, baseline, best, score) != ("", "", "", "last"):
-        view = read_view(lines, baseline, best, score)
-    each = [runs] if isinstance(runs, Run | RecordedRun | str | Path) else list(runs)
+    check(SHARE.or_none, target=target)
+    check(TEXT, lines=lines, baseline=baseline, best=best, score=score)
+    check(VIEW, view=view)
+    each: list[Any] = list(runs) if isinstance(runs, Iterable) and not RUNS.holds(runs) else [runs]
+    for one in each:
+        check(RUNS, runs=one)
+    with renamed(OPTIONS):
+        if (lines, baseline, best, score) != ("", "", "", "last"):
+            if view != PLAIN:
+                raise ConfigError("a view has lines, baseline, best and score; leave one out")
+            view = read_view(lines, baseline, best, score)
+        return _compared(each, target, view)
+
+
+def _compared(each: Sequence[Runs], target: float | None, view: View) -> Comparison:
     found: list[RecordedRun] = []
     left_out: list[str] = []
     for one in each:
-        if isinstance(one, str | Path):
+        if not isinstance(one, Run | RecordedRun):
             read, left = find_runs([Path(one)])
             found, left_out = [*found, *read], [*left_out, *left]
         else:
@@ -133,5 +155,6 @@ def compare(
     if not found:
         raise RecordError("there are no runs to compare; name runs, or folders of some")
     arranged = tuple(arrange(found, view))
-    blocks = tuple(block_of(part, target, view) for part in arranged)
-    return Comparison(blocks, arranged, tuple(left_out))
+    blocks = [block_of(part, target, view) for part in arranged]
+    named = tuple(replace(b, target=in_words(OPTIONS, b.target)) for b in blocks)
+    return Comparison(named, arranged, tuple(left_out))

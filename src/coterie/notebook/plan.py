@@ -11,7 +11,8 @@ import numpy as np
 
 from coterie.config.files import dotted
 from coterie.config.objects import Experiment, OwnDataset, configured
-from coterie.core.errors import ConfigError
+from coterie.core.arguments import NUMBER, PATH, SECONDS, TEXTS, Rule, check, renamed
+from coterie.core.errors import ConfigError, short
 from coterie.core.units import MOST_MODEL_BYTES, quantity
 from coterie.notebook.frames import frame
 from coterie.notebook.shown import html, seen, text
@@ -26,6 +27,9 @@ from coterie.render.page.plan_tables import as_csv, plain, tables
 if TYPE_CHECKING:
     from coterie.config.objects import OwnModel
     from coterie.core.arrays import Ints
+
+
+NOISE = Rule("a number from 1e-9 to 1e9", lambda v: NUMBER.holds(v) and 1e-9 <= v <= 1e9)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -75,11 +79,14 @@ class FleetPlan:
 
     def save(self, file: str | Path) -> None:
         """Write the chosen groups as a CSV: node, group, server."""
+        check(PATH, file=file)
         write(Path(file), as_csv(self.view))
 
     def export(self, file: str | Path) -> None:
         """Write the plan for other systems, .json or .csv: groups, servers, schedule, times."""
-        check_suffix(Path(file))
+        check(PATH, file=file)
+        with renamed({"--export": "file"}):
+            check_suffix(Path(file))
         write(Path(file), contents(plan_of(self.view), Path(file).suffix))
 
     def __repr__(self) -> str:
@@ -119,6 +126,10 @@ def plan(
         raise ConfigError(f"by must be 'cost' or 'time', got {by!r}")
     if isinstance(methods, str):
         methods = tuple(name.strip() for name in methods.split(","))
+    check(TEXTS, methods=methods)
+    check(SECONDS.or_none, budget_s=budget_s)
+    check(NOISE.or_none, epsilon=epsilon)
+    check(PATH.or_none, nodes=nodes, network=network)
     more: dict[str, Any] = {"methods": methods, "budget_s": budget_s}
     fleet = {"nodes": nodes, "network": network, "model_bytes": model_bytes}
     given = [what for what, value in fleet.items() if value is not None]
@@ -139,12 +150,24 @@ def plan(
             Path(nodes),
             Path(network),
             _bytes(model_bytes),
-            [f"{key}={json.dumps(value)}" for key, value in dotted(dict(experiment)).items()],
+            [f"{key}={_as_set(key, v)}" for key, v in dotted(dict(experiment)).items()],
             keep_regions=keep_regions,
             epsilon=epsilon,
             **more,
         )
     return FleetPlan(soonest(view) if by == "time" else view)
+
+
+def _as_set(key: str, value: object) -> str:
+    """Write a setting as --set takes it.
+
+    >>> _as_set("seed", 3), _as_set("algorithm.capacity_file", Path("room.csv"))
+    ('3', '"room.csv"')
+    """
+    try:
+        return json.dumps(str(value) if isinstance(value, Path) else value)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{key} must be a plain value, got {short(value)}") from error
 
 
 def _bytes(size: int | str) -> int:

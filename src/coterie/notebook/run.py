@@ -13,6 +13,7 @@ from coterie.analysis.curves import main_quantity
 from coterie.analysis.export import rows_table
 from coterie.analysis.format import cells, columns
 from coterie.config.objects import Experiment, OwnAlgorithm, OwnDataset, OwnGrouping, configured
+from coterie.core.arguments import COUNT, FUNCTION, PATH, TEXT, check, renamed
 from coterie.core.errors import RecordError
 from coterie.core.printable import printable
 from coterie.core.types import Json
@@ -120,6 +121,8 @@ class Run:
         `x` is "seconds" or "epoch", and y any number of a row, such as "train_loss" or
         "metrics.auc"; without one, the test accuracy, or the first metric of a task that has none.
         """
+        check(TEXT.or_none, y=y)
+        check(TEXT, x=x)
         y = main_quantity([self.recorded]) if y is None else y
         return seen(partial(self._draw, x, y), y)
 
@@ -152,6 +155,7 @@ def read_run(folder: str | Path) -> Run:
 
     A last row that a full disk cut off is left out, unless the run claims to be complete.
     """
+    check(PATH, folder=folder)
     return Run(record.read_run(folder))
 
 
@@ -184,6 +188,9 @@ def run(
     >>> mine.summary["steps"], mine.node_columns()["group"], mine.columns()["t"]
     (2, [0, 0, 0, 0], [0, 2])
     """
+    check(PATH.or_none, folder=folder)
+    check(FUNCTION, on_state=on_state, say=say)
+    check(COUNT, threads=threads)
     config, own = configured(
         experiment, dataset=dataset, model=model, algorithm=algorithm, grouping=grouping
     )
@@ -193,7 +200,8 @@ def run(
         place = free_folder(RUNS / _called(experiment, config.label or config.algorithm.name))
     else:
         place = Path(folder)
-    execute(config, place, own=own, resume=resume, on_state=on_state, say=say, threads=threads)
+    with renamed({"another --out": "another folder"}):
+        execute(config, place, own=own, resume=resume, on_state=on_state, say=say, threads=threads)
     return read_run(place)
 
 

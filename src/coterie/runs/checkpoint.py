@@ -26,6 +26,7 @@ from coterie.config.settings import Config
 from coterie.config.toml import read_toml
 from coterie.core.errors import RecordError
 from coterie.core.files import write_atomically, writing
+from coterie.core.regular import read_text
 from coterie.core.types import Say
 from coterie.engine.contract import Models, NodeScores
 from coterie.grouping import Grouping
@@ -229,6 +230,23 @@ def difference(now: Config, before: Config) -> str | None:
     'seed is 1 and was 0'
     """
     return _difference(flat(now), flat(before))
+
+
+def check_begun(folder: Path, config: Config) -> None:
+    """Refuse to go on with a run that was begun with other settings, or with an object for one.
+
+    Settings that only one of the two knows are of another version, which a checkpoint tells.
+    """
+    try:
+        before = _as_written(read_text(folder / "config.toml"))
+    except (OSError, ValueError, RecursionError):  # lost, and with it what the run was
+        return
+    now = {key: value for key, value in _as_written(to_identity(config)).items() if key in before}
+    if changed := _difference(now, before):
+        raise RecordError(
+            f"{folder} holds a run of other settings, {changed}; pass those again, and objects "
+            "too, or choose another folder"
+        )
 
 
 def _difference(now: Mapping[str, Any], before: Mapping[str, Any]) -> str | None:

@@ -26,7 +26,7 @@ from coterie.core.plugins import source_sum
 from coterie.core.regular import read_mapping
 from coterie.data import Dataset
 from coterie.engine.contract import Engine, Models
-from coterie.runs.checkpoint import Keeper, last_good, origin, tidy
+from coterie.runs.checkpoint import Keeper, check_begun, last_good, origin, tidy
 from coterie.runs.record import RunWriter, ended
 from coterie.simulation.fleet import Averaging
 from coterie.simulation.forecast import doubt, named_schedules
@@ -101,6 +101,8 @@ def execute(
     """
     folder = Path(folder)
     with RunWriter(folder, resume=resume, wait_s=wait_s) as writer:
+        if writer.resumes:
+            check_begun(folder, config)
         if writer.resumes and (end := ended(folder)):
             say(end)
             with suppress(RecordError):  # a disk that may only be read: there is nothing to do
