@@ -443,12 +443,14 @@ def _sizes(values: Iterable[object]) -> list[tuple[bool, float, str]]:
 
 
 def _validated(run: RecordedRun) -> float:
-    value = run.summary.get("val_accuracy")
-    if value is None:
+    """Return how well a run did on the validation part: its accuracy or, without one, less loss."""
+    accuracy, loss = (run.summary.get(key) for key in ("val_accuracy", "val_loss"))
+    if accuracy is None and loss is None:
         raise RecordError(
-            f"{run.folder}: its summary.json has no val_accuracy, which --best needs; run it again"
+            f"{run.folder}: its summary.json has no val_accuracy and no val_loss, one of which "
+            "--best needs; run it again"
         )
-    return float(value)
+    return -float(loss) if accuracy is None else float(accuracy)
 
 
 def differing(tables: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -148,6 +148,7 @@ class Summary(_Measured, kw_only=True):
     grouping_s: Maybe = None
     Delta_first: Maybe = None
     val_accuracy: Maybe = None
+    val_loss: Maybe = None
     n_parameters: Sized | UnsetType = UNSET
     model_bytes: Sized | UnsetType = UNSET
     tuned: _Tuned | UnsetType = UNSET
