@@ -117,6 +117,32 @@ def test_nodes_have_the_metrics_of_their_own_examples(tmp_path: Path) -> None:
     assert all(value is None or 0 <= value <= 1 for value in nodes["metrics.auc"])
 
 
+@pytest.mark.parametrize("split", ["per-node", "pooled"])
+def test_nodes_without_an_accuracy_have_their_loss_and_metrics(split: str, tmp_path: Path) -> None:
+    config = by_path(
+        "regression", data={"split": split}, train={"measure": ["accuracy", "nodes", "loss"]}
+    )
+    execute(config, tmp_path / "run")
+    stopped_at(2, config, tmp_path / "again")
+    execute(config, tmp_path / "again", resume=True)
+    assert outcome(tmp_path / "again") == outcome(tmp_path / "run")
+    run = coterie.read_run(tmp_path / "run")
+    nodes = run.node_columns()
+    assert nodes["accuracy"] == [None] * 6
+    assert nodes["metrics.mse"] == pytest.approx(nodes["loss"], rel=1e-5)
+    assert run.rows[-1]["node_loss"] == pytest.approx(sum(nodes["loss"]) / 6)
+    assert run.rows[-1]["node_mean"] is None
+    page = cli("report", tmp_path / "run", "-o", tmp_path / "page.html")
+    assert page.exit_code == 0, page.output
+
+
+@pytest.mark.parametrize("task", ["regression", "next-token", "multi-label"])
+def test_classes_of_a_task_that_has_none_are_one_line(task: str) -> None:
+    content = {**SMALL, "train": {**SMALL["train"], "measure": ["accuracy", "classes"]}}
+    with pytest.raises(ConfigError, match=f"classes needs one class .* task '{task}' has not; l"):
+        next(iter(coterie.simulate(content, dataset=dataset(task), model=model(task))))
+
+
 def test_models_of_ones_own_are_measured_too() -> None:
     content = {**SMALL, "algorithm": {"name": "ditto"}}
     states = coterie.simulate(content, dataset=dataset("regression"), model=model("regression"))

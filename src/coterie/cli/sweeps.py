@@ -71,9 +71,9 @@ def sweep(
 
     Runs are known by their settings: a file may grow, and be swept again after a crash or Ctrl-C;
     what is complete stays. With select = "val_accuracy" in [sweep] the settings are ranked by
-    accuracy on the validation part, as for a search of learning rates; by "val_loss" by their loss
-    there, for tasks without an accuracy. Runs that fail are told of
-    after the table of those that are complete.
+    accuracy on the validation part, as for a search of learning rates; with "val_loss" by the loss
+    there, for tasks without an accuracy. Runs that fail are told of after the table of those that
+    are complete.
     """
     from coterie.config.files import read_experiment, selected_by
     from coterie.runs.sweep import relabel

@@ -105,6 +105,7 @@ class Row(_Measured, kw_only=True):
     test_loss: Maybe = None
     Delta: Maybe = None
     delta: Maybe = None
+    node_loss: Maybe = None
 
 
 class _Schedule(Struct):
