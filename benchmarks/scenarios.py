@@ -136,7 +136,8 @@ def tested(config: Config, name: str, chosen: Json, target: float, slow: str) ->
 def advised(configs: list[Config]) -> tuple[Json, str]:
     """Return what a plan says to set, and the schedule in words."""
     advice = Advice(plans(configs, methods=("coterie", "edge")))
-    told = dict(part.split("=", 1) for part in settings(advice.best).split(" ") if "=" in part)
+    told = dict(part.split("=", 1) for part in settings(advice).split(" ") if "=" in part)
+    told.pop("train.steps", None)  # all have as many at most
     number = {key: int(value) if value.isdigit() else value for key, value in told.items()}
     return number, f"{KIND[advice.best.what.kind]}: {schedule(advice.best)}"
 

@@ -70,6 +70,18 @@ def letters() -> Dataset:
     return dataset("next-token")
 
 
+def tags() -> Dataset:
+    return dataset("multi-label")
+
+
+def kinds() -> Dataset:
+    return dataset("classification")
+
+
+def kinds_model() -> nn.Module:
+    return model("classification")
+
+
 def numbers_model() -> nn.Module:
     return model("regression")
 

@@ -159,3 +159,24 @@ def test_what_diverges_is_never_at_the_target_and_ends_nothing(tiny: Path) -> No
     assert done.exit_code == 0, done.output
     assert "diverged" in done.output
     assert told(tiny.parent / "runs" / "fair-tiny")["test_accuracy"]["verdict"]["first"] is None
+
+
+def test_a_task_without_an_accuracy_has_a_table_of_its_first_metric(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "numbers.toml"
+    path.write_text(f"{TINY}\n[data]\nname = 'tasked:numbers'\n[model]\nname = 'sr'\n")
+    refused = fair("numbers.toml", "--target-accuracy", "0.5", *FEW)
+    assert refused.exit_code == 2, refused.output
+    assert "--target-accuracy is a share of right answers, which task 'regression'" in one_line(
+        refused
+    )
+    assert not (tmp_path / "runs").exists()
+    done = fair("numbers.toml", "--target-loss", "100", *FEW)
+    assert done.exit_code == 0, done.output
+    assert "ends at" in done.output and "mse " in done.output
+
+
+def one_line(done: Result) -> str:
+    return " ".join(done.output.split())

@@ -37,14 +37,29 @@ def test_sites_that_are_alike_behind_slow_links_are_the_groups(tmp_path: Path) -
     advice = advised(tmp_path, ALIKE, links(uplink=0.1))
     assert advice.best.what.kind == "edges"
     assert sentence(advice).startswith("take the 2 network edges as groups, served by switch a")
-    assert "algorithm.name=hierfavg" in settings(advice.best)
+    assert "algorithm.name=hierfavg" in settings(advice)
 
 
 def test_sites_of_one_class_each_behind_fast_links_are_no_groups(tmp_path: Path) -> None:
     advice = advised(tmp_path, UNLIKE, links(uplink=1000.0))
     assert advice.best.what.kind == "fedavg"
     assert sentence(advice).startswith("do not group: FedAvg, a mean every step")
-    assert "algorithm.name=fedavg" in settings(advice.best)
+    assert "algorithm.name=fedavg" in settings(advice)
+
+
+def test_steps_are_advised_where_those_of_the_file_do_not_reach_its_target(tmp_path: Path) -> None:
+    """A mean after each of 7 steps is the target; groups need more steps, in whole rounds."""
+    grouped = advised(tmp_path, ALIKE, links(uplink=0.1), "train.steps=7")
+    means = grouped.best.means
+    steps = grouped.costs(grouped.best).steps
+    gained = means.gained(grouped.view.rivals.reach)
+    rounds, left = divmod(steps, means.tau1 * means.tau2)
+    assert left == 0 and (rounds - 1) * gained < 7 <= rounds * gained
+    assert f"--set train.steps={steps}" in settings(grouped)
+    assert plain_advice(grouped)["settings"] == settings(grouped)
+    alone = advised(tmp_path, UNLIKE, links(uplink=1000.0), "train.steps=7")
+    assert (alone.best.means.tau1, alone.best.means.tau2) == (1, 1)
+    assert "train.steps" not in settings(alone)
 
 
 @pytest.mark.parametrize("nodes", [ALIKE, UNLIKE])

@@ -353,7 +353,9 @@ def test_a_complete_run_of_other_settings_is_not_taken_for_this_one(tmp_path: Pa
 
 
 def test_the_test_part_cannot_choose() -> None:
-    with pytest.raises(ConfigError, match=r"sweep\.select must be one of val_accuracy, train_loss"):
+    with pytest.raises(
+        ConfigError, match=r"sweep\.select must be one of val_accuracy, val_loss, train_loss"
+    ):
         selected_by({"sweep": {"select": ["val_accuracy"]}})
     with pytest.raises(ConfigError, match="what is chosen by the test part cannot be tested"):
         expand({"sweep": {"select": "test_accuracy", "seed": [0]}})

@@ -150,6 +150,32 @@ def test_nodes_have_the_metrics_of_their_own_examples(tmp_path: Path) -> None:
     assert all(value is None or 0 <= value <= 1 for value in nodes["metrics.auc"])
 
 
+@pytest.mark.parametrize("split", ["per-node", "pooled"])
+def test_nodes_without_an_accuracy_have_their_loss_and_metrics(split: str, tmp_path: Path) -> None:
+    config = by_path(
+        "regression", data={"split": split}, train={"measure": ["accuracy", "nodes", "loss"]}
+    )
+    execute(config, tmp_path / "run")
+    stopped_at(2, config, tmp_path / "again")
+    execute(config, tmp_path / "again", resume=True)
+    assert outcome(tmp_path / "again") == outcome(tmp_path / "run")
+    run = coterie.read_run(tmp_path / "run")
+    nodes = run.node_columns()
+    assert nodes["accuracy"] == [None] * 6
+    assert nodes["metrics.mse"] == pytest.approx(nodes["loss"], rel=1e-5)
+    assert run.rows[-1]["node_loss"] == pytest.approx(sum(nodes["loss"]) / 6)
+    assert run.rows[-1]["node_mean"] is None
+    page = cli("report", tmp_path / "run", "-o", tmp_path / "page.html")
+    assert page.exit_code == 0, page.output
+
+
+@pytest.mark.parametrize("task", ["regression", "next-token", "multi-label"])
+def test_classes_of_a_task_that_has_none_are_one_line(task: str) -> None:
+    content = {**SMALL, "train": {**SMALL["train"], "measure": ["accuracy", "classes"]}}
+    with pytest.raises(ConfigError, match=f"classes needs one class .* task '{task}' has not; l"):
+        next(iter(coterie.simulate(content, dataset=dataset(task), model=model(task))))
+
+
 def test_models_of_ones_own_are_measured_too() -> None:
     content = {**SMALL, "algorithm": {"name": "ditto"}}
     states = coterie.simulate(content, dataset=dataset("regression"), model=model("regression"))
@@ -276,3 +302,57 @@ def test_a_folder_alone_names_no_metric_to_call(tmp_path: Path) -> None:
     assert "names code" in alone.output
     meta = json.loads((tmp_path / "run" / "meta.json").read_text())
     assert "tasked:far" in meta["code"]
+
+
+@pytest.fixture(scope="module")
+def rates(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A sweep of two learning rates, chosen by the loss on the validation part."""
+    folder = tmp_path_factory.mktemp("rates")
+    file = folder / "numbers.toml"
+    data = "[data]\nname = 'tasked:numbers'\n[model]\nname = 'tasked:numbers_model'\n"
+    plain = "[partition]\nkind = 'iid'\nnum_nodes = 6\n[train]\nsteps = 6\nbatch_size = 8\n"
+    chosen = "[sweep]\nselect = 'val_loss'\n'train.lr' = [0.001, 0.2]\n"
+    file.write_text(data + plain + chosen)
+    return file, cli("sweep", file, "--out", folder / "runs", "--jobs", 1).output
+
+
+def test_a_sweep_without_an_accuracy_chooses_by_the_loss_on_the_validation_part(
+    rates: tuple[Path, str],
+) -> None:
+    file, said = rates
+    assert "best val_loss first" in said
+    assert f"best: coterie run {file} --set train.lr=0.2" in said
+    runs = [read_run(path.parent) for path in file.parent.rglob("summary.json")]
+    losses = {run.config["train"]["lr"]: run.summary["val_loss"] for run in runs}
+    assert losses[0.2] < losses[0.001]
+
+
+def test_the_best_of_a_line_without_an_accuracy_is_the_one_of_least_loss(
+    rates: tuple[Path, str],
+) -> None:
+    done = cli("compare", rates[0].parent / "runs", "--best", "train.lr")
+    assert done.exit_code == 0, done.output
+    assert "\nfedavg-ic  0.2 " in done.output
+
+
+def test_to_choose_by_an_accuracy_that_a_task_has_not_is_refused_before_training(
+    rates: tuple[Path, str], tmp_path: Path
+) -> None:
+    file = tmp_path / "numbers.toml"
+    file.write_text(rates[0].read_text().replace("val_loss", "val_accuracy"))
+    done = cli("sweep", file, "--out", tmp_path / "runs", "--jobs", 1)
+    assert done.exit_code == 2
+    assert done.output == (
+        "coterie: sweep.select = 'val_accuracy': task 'regression' has no accuracy; take "
+        "'val_loss', or 'train_loss' with loss in train.measure\n"
+    )
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("more", [(), ("--target", "0.8")])
+def test_a_table_without_an_accuracy_says_that_it_has_no_target(
+    rates: tuple[Path, str], more: tuple[str, ...]
+) -> None:
+    done = cli("compare", rates[0].parent / "runs", *more)
+    assert done.exit_code == 0, done.output
+    assert "target: none; this task has no accuracy to reach" in done.output

@@ -6,11 +6,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from torch import nn
 
-from coterie.config.files import load_experiment
+from coterie.config.files import load_experiment, make_config
 from coterie.config.shipped import experiment_path
+from coterie.engine.module import Nodes
+from coterie.engine.task import TASKS
+from coterie.theory.estimate import curvature
 from coterie.theory.measure import stray
+from coterie.theory.oracle import ModuleOracle, bend_of, linear_smoothness
 from resuming import coterie
+from tasked import dataset
+
+OF = {"regression": "numbers", "binary": "sides", "multi-label": "tags"}
 
 SMALL = (
     "[data]\nsample = 0.05\n[partition]\nkind = 'Dtt'\nnum_nodes = 10\nnum_edges = 10\n"
@@ -66,6 +74,48 @@ def test_json_has_the_constants_and_every_global_mean(
     ]
     assert (told["least_loss"], told["notes"]) == (found.least, [])
     assert list(tmp_path.iterdir()) == [small]  # a picture only if asked for
+
+
+@pytest.mark.parametrize("task", ["regression", "binary", "multi-label"])
+def test_a_linear_model_is_convex_by_the_loss_of_every_task(task: str) -> None:
+    content = {
+        "data": {"name": f"tasked:{OF[task]}"},
+        "model": {"name": "sr"},
+        "partition": {"kind": "dirichlet", "num_nodes": 6, "num_edges": 2},
+        "algorithm": {"name": "fedavg-ic", "num_groups": 2, "tau1": 2, "tau2": 2},
+        "train": {"steps": 10, "lr": 0.02, "lr_decay": 1.0},
+    }
+    found = stray(make_config(content))
+    assert found.notes == []
+    assert (found.trace.apart <= found.bound).all()
+    assert (found.gap <= found.gap_bound).all()
+
+
+@pytest.mark.parametrize("task", ["regression", "binary", "multi-label", "classification"])
+def test_the_curvature_of_a_linear_model_is_below_its_smoothness(task: str) -> None:
+    data = dataset(task)
+    model = nn.Linear(data.x.shape[1], data.width)
+    nodes = Nodes(data.x, data.y, np.array([100, 140]))
+    oracle = ModuleOracle(model, nodes, TASKS[task])
+    bend = bend_of(model, TASKS[task], data.width)
+    assert bend is not None
+    rng = np.random.default_rng(0)
+    bent = curvature(oracle, np.zeros(len(oracle.start)), rng).max()
+    beta = linear_smoothness(nodes, bend)
+    assert bent <= beta * (1 + 1e-9)
+    if task != "classification":  # the bend is there at 0
+        assert bent == pytest.approx(beta, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [("2nn", "2nn is not convex"), ("tasked:kinds_model", "tasked:kinds_model is not known to be")],
+)
+def test_a_model_that_may_not_be_convex_is_said(small: Path, model: str, said: str) -> None:
+    words = ("--set", f"model.name={model}", "--set", "data.name=tasked:kinds", "--json")
+    done = coterie("bound", small, *words, "--set", "data.sample=1.0")
+    assert done.exit_code == 0, done.output
+    assert any(note.startswith(said) for note in json.loads(done.stdout)["notes"])
 
 
 def test_a_rate_that_is_too_high_is_said(small: Path) -> None:

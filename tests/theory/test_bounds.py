@@ -23,7 +23,7 @@ from coterie.theory.bounds import (
     smooth_distance,
 )
 from coterie.theory.estimate import curvature, slope, smoothness_between
-from coterie.theory.oracle import ModuleOracle, Oracle, softmax_smoothness
+from coterie.theory.oracle import ModuleOracle, Oracle, linear_smoothness
 from coterie.theory.virtual import Trace, trace
 from quadratics import Quadratics
 
@@ -54,7 +54,7 @@ def random_softmax(rng: np.random.Generator, n: int) -> tuple[ModuleOracle, floa
     y[rng.random(len(y)) < 0.2] = 0
     nodes = Nodes(x, y.astype(np.int64), sizes)
     torch.manual_seed(int(sizes.sum()))  # the start does not depend on what ran before
-    return ModuleOracle(make_model("sr", (1, 2, 2), 3), nodes), softmax_smoothness(nodes)
+    return ModuleOracle(make_model("sr", (1, 2, 2), 3), nodes), linear_smoothness(nodes, 0.5)
 
 
 def check_all(oracle: Oracle, beta: float, found: Trace, best: Floats) -> None:

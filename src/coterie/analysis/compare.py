@@ -113,6 +113,8 @@ def block_of(arranged: Arranged, target: float | None, view: View = PLAIN) -> Bl
         for name, runs in arranged.lines.items()
     ]
     said = target_words(target, baseline, view, several=len(lines) > 1)
+    if without_accuracy(arranged.shown):
+        said = "none; this task has no accuracy to reach"
     return Block(
         arranged.setting,
         said,
@@ -156,6 +158,12 @@ def target_words(
     return f"{accuracy_words(baseline, view.score)}, seed by seed"
 
 
+def without_accuracy(runs: Sequence[RecordedRun]) -> bool:
+    """Whether runs have measured, and never an accuracy."""
+    seen = [row["test_accuracy"] for run in runs for row in run.rows]
+    return bool(seen) and all(value is None for value in seen)
+
+
 def accuracy_words(baseline: str, score: Score) -> str:
     """Say whose accuracy a target is, and which.
 
@@ -188,8 +196,11 @@ def targets_of(
 ) -> dict[int, float]:
     """Target accuracy of the seeds of a block; one that the baseline lacks has the others' mean.
 
-    A seed on which the baseline has begun and is not complete has none yet.
+    A seed on which the baseline has begun and is not complete has none yet. Without an accuracy
+    there is no target.
     """
+    if without_accuracy(runs):
+        return {}
     seeds = dict.fromkeys(run.config["seed"] for run in runs)
     if target is not None:
         return dict.fromkeys(seeds, target)

@@ -12,6 +12,8 @@ from statistics import mean, stdev
 from coterie.analysis.tuning import Axis, Space
 from coterie.core.types import Json
 from coterie.runs.record import RecordedRun
+from coterie.runs.validate import metrics_of
+from coterie.simulation.row import METRICS
 
 CONFIDENCE = 0.95
 MOST_SEEDS = 1000  # that are spoken of
@@ -156,6 +158,32 @@ def reached(
         for seed, row in rows.items()
     }
     return Reached(method, seconds, slow, chosen)
+
+
+def ends_at(runs: Sequence[RecordedRun]) -> str:
+    """Say what runs of a method have in the end, in the mean.
+
+    That is the accuracy. Of a task without one it is the first metric that all have, and with none
+    the training loss.
+    """
+    if not runs:
+        return "diverged"
+    summaries = [run.summary for run in runs]
+    shown = ["test_accuracy", *(f"{METRICS}{name}" for name in metrics_of(summaries[0]))]
+    for key in [*shown, "train_loss"]:
+        values = [summary[key] for summary in summaries if summary.get(key) is not None]
+        if len(values) == len(summaries):
+            return f"{mean(values):.1%}" if key == shown[0] else _named(key, mean(values))
+    return "-"
+
+
+def _named(key: str, value: float) -> str:
+    """Write a number with its name.
+
+    >>> _named("metrics.mse", 1.23456), _named("train_loss", 0.5)
+    ('mse 1.235', 'train_loss 0.5')
+    """
+    return f"{key.removeprefix(METRICS)} {value:.4g}"
 
 
 @dataclass(frozen=True)

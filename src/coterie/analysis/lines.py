@@ -443,12 +443,16 @@ def _sizes(values: Iterable[object]) -> list[tuple[bool, float, str]]:
 
 
 def _validated(run: RecordedRun) -> float:
-    value = run.summary.get("val_accuracy")
-    if value is None:
-        raise RecordError(
-            f"{run.folder}: its summary.json has no val_accuracy, which --best needs; run it again"
-        )
-    return float(value)
+    """Return how well a run did on the validation part: its accuracy or, without one, less loss."""
+    accuracy, loss = (run.summary.get(key) for key in ("val_accuracy", "val_loss"))
+    if accuracy is not None:
+        return float(accuracy)
+    if loss is not None:
+        return -float(loss)
+    raise RecordError(
+        f"{run.folder}: its summary.json has no val_accuracy and no val_loss, one of which --best "
+        "needs; run it again"
+    )
 
 
 def differing(tables: Sequence[Mapping[str, Any]]) -> list[str]:

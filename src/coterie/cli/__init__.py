@@ -187,7 +187,7 @@ def compare(runs: tuple[Path, ...], target: float | None, view: "View", as_json:
     algorithm and what else of [algorithm] and [optimizer] differs: 'fedavg (fedprox = 0.1)'.
     Runs that differ in other settings are in tables of their own. Settings in --lines name lines
     instead and split no tables; those in --best do neither. The best value of a setting is that
-    with the best mean accuracy on the validation part.
+    with the best mean accuracy on the validation part, or loss of a task without an accuracy.
 
     Where all runs of a table measure their nodes, it has their accuracy, mean and standard
     deviation over nodes, and the mean of the worst tenth. See docs/howto/runs.md.

@@ -98,6 +98,8 @@ def fair(
     check_out(folder)
     again = _again(file, target_accuracy, target_loss, trials, seeds, methods, overrides, out)
     _check_methods(config, wanted)
+    if target_accuracy is not None:
+        _check_accuracy(config)
     slow = _slow_tier(config)
     search = _Search(config, wanted, aims, trials, folder, pace, again)
     try:
@@ -194,6 +196,18 @@ def _check_methods(config: "Config", wanted: "Mapping[str, Method]") -> None:
     for method in wanted.values():
         space = _space(method, config)
         _config_at(config, method, space, tuple(len(axis.values) - 1 for axis in space))
+
+
+def _check_accuracy(config: "Config") -> None:
+    """Refuse a target that no run of a task without an accuracy could reach."""
+    from coterie.config.factories import load_dataset, make_task_of
+
+    task = make_task_of(config, load_dataset(config))
+    if task.right is None:
+        raise CoterieError(
+            f"--target-accuracy is a share of right answers, which task {task.name!r} has not; "
+            "take --target-loss"
+        )
 
 
 def _space(method: "Method", config: "Config") -> "Space":
@@ -347,14 +361,13 @@ def _print_methods(
     target: "Target",
     slow: str,
 ) -> None:
-    from coterie.analysis.fair import interval
+    from coterie.analysis.fair import ends_at, interval
 
     rows = []
     for each in found:
         seconds, moved = each.known, [v for v in each.slow_bytes.values() if v is not None]
         span = interval(seconds) if seconds else None
         part = f"{len(seconds)} of {len(each.seconds)}"
-        ends = [run.summary["test_accuracy"] for run in runs[each.method].values() if run]
         rows.append(
             [
                 each.method,
@@ -366,7 +379,7 @@ def _print_methods(
                 "-" if span is None or len(seconds) < 2 else f"{span.low:.4g} to {span.high:.4g}",
                 part,
                 "-" if not moved else f"{sum(moved) / len(moved) / 1e6:,.4g}",
-                f"{sum(ends) / len(ends):.1%}" if ends else "diverged",
+                ends_at([run for run in runs[each.method].values() if run]),
             ]
         )
     head = ("method", "lr", "K", "tau1", "tau2", "s", "95%", "seeds", f"{slow}\nMB", "ends at")

@@ -71,8 +71,9 @@ def sweep(
 
     Runs are known by their settings: a file may grow, and be swept again after a crash or Ctrl-C;
     what is complete stays. With select = "val_accuracy" in [sweep] the settings are ranked by
-    accuracy on the validation part, as for a search of learning rates. Runs that fail are told of
-    after the table of those that are complete.
+    accuracy on the validation part, as for a search of learning rates; with "val_loss" by the loss
+    there, for tasks without an accuracy. Runs that fail are told of after the table of those that
+    are complete.
     """
     from coterie.config.files import read_experiment, selected_by
     from coterie.runs.sweep import relabel
@@ -80,6 +81,8 @@ def sweep(
     path = experiment_path(file)
     select = selected_by(read_experiment(path))
     folder, chosen = _place(path, scale, wanted, overrides, out)
+    if select == "val_accuracy":
+        _check_accuracy(chosen)
     relabel(folder, chosen)
     more = ["--engine", engine] if engine == "ray" else []
     again = _command("sweep", file, scale, wanted, overrides, out, more)
@@ -286,6 +289,22 @@ def _run_what_is_left(
     except RunsFailed as failure:
         return failure
     return None
+
+
+def _check_accuracy(jobs: "list[Job]") -> None:
+    """Refuse to choose by an accuracy where the task has none; a dataset may be missing as yet."""
+    from coterie.config.factories import load_dataset, make_task_of
+
+    for config in {(job.config.data, job.config.task): job.config for job in jobs}.values():
+        try:
+            task = make_task_of(config, load_dataset(config))
+        except DataError:
+            continue  # which its runs say
+        if task.right is None:
+            raise CoterieError(
+                f"sweep.select = 'val_accuracy': task {task.name!r} has no accuracy; take "
+                "'val_loss', or 'train_loss' with loss in train.measure"
+            )
 
 
 def _complete(

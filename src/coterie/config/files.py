@@ -29,7 +29,11 @@ from coterie.simulation.measures import read_measures
 Nested = dict[str, Any]
 Scale = Literal["full", "small"]
 Code = tuple[str, str]  # a setting, and the import path that it names
-SELECT = {"val_accuracy": "most", "train_loss": "least"}  # what settings can be chosen by
+SELECT = {  # what settings can be chosen by
+    "val_accuracy": "most",
+    "val_loss": "least",
+    "train_loss": "least",
+}
 DEFAULT_NODES, DEFAULT_EDGES = 100, 10
 FILES = (  # settings that name a file
     *(f"network.{key}" for key in ("file", "latency_file", "access_file")),

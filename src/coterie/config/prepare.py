@@ -21,6 +21,7 @@ from coterie.config.factories import (
     make_policy,
     make_rule,
     make_search,
+    make_task_of,
     make_update,
     make_view,
 )
@@ -82,6 +83,7 @@ def prepare(
         _check_device(config.train.device)
         check_threads(threads if config.train.threads == "auto" else config.train.threads)
     dataset = for_task(config, dataset or own.dataset or load_dataset(config))
+    _check_measures(config, dataset)
     parts = parts_of(config, own.algorithm, own.grouping)
     algorithm, planner = parts.algorithm, parts.algorithm.planner(parts.search)
     divided = divide(config, dataset, pooled=algorithm.pooled)
@@ -257,6 +259,17 @@ def make_problem(
         if config.algorithm.num_groups != "auto":
             check_limits(limits, topology, config.algorithm.num_groups)
     return problem
+
+
+def _check_measures(config: Config, dataset: Dataset) -> None:
+    if "classes" not in {word.partition("/")[0] for word in config.train.measure}:
+        return
+    task = make_task_of(config, dataset)
+    if not task.labelled:
+        raise ConfigError(
+            f"train.measure: classes needs one class for every example, which task {task.name!r} "
+            "has not; leave classes out"
+        )
 
 
 def _check_device(device: str) -> None:

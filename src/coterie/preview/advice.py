@@ -64,7 +64,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Costs:
-    """What something costs: seconds and bytes on the slow tier."""
+    """What something costs: seconds, bytes on the slow tier, and steps."""
 
     round_s: float
     target_s: float
@@ -73,6 +73,7 @@ class Costs:
     round_bytes: float
     day_bytes: float
     target_bytes: float
+    steps: int  # of whole rounds, until the target
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,9 @@ class Advice:
         rounds = day_s / round_s if round_s else 0.0
         needed = target_s[0] / round_s if round_s else 0.0
         low, high = min(target_s), max(target_s)
-        return Costs(round_s, target_s[0], low, high, sent, rounds * sent, needed * sent)
+        steps = math.ceil(self.steps / means.gained(view.rivals.reach)) * means.tau1 * means.tau2
+        seconds = round_s, target_s[0], low, high
+        return Costs(*seconds, sent, rounds * sent, needed * sent, steps)
 
     @cached_property
     def changes(self) -> list[Change]:

@@ -296,6 +296,7 @@ def _summary(problem: Problem, state: State, status: str) -> dict[str, Any]:
         "test_accuracy": row.test_accuracy,
         **told_metrics(row),
         "val_accuracy": val.accuracy if val else None,
+        "val_loss": val.loss if val and math.isfinite(val.loss) else None,
         "train_loss": row.train_loss,
         "node_mean": row.node_mean,
         "node_sd": row.node_sd,

@@ -74,7 +74,7 @@ class NodeLog:
         line = {
             "t": t,
             "z": z.tolist(),
-            "right": scores.right.tolist(),
+            **({"right": scores.right.tolist()} if scores.has_accuracy else {}),
             "count": scores.count.tolist(),
             "loss": [loss if math.isfinite(loss) else None for loss in scores.loss.tolist()],
         }
@@ -115,7 +115,8 @@ def with_nodes(rows: bytes) -> int:
     >>> with_nodes(b'{"t": 0, "node_mean": 0.5}\n{"t": 1, "node_mean": null}\n{"t": 2}\n')
     1
     """
-    return sum(json.loads(line).get("node_mean") is not None for line in rows.splitlines())
+    told = map(json.loads, rows.splitlines())
+    return sum(any(row.get(key) is not None for key in ("node_mean", "node_loss")) for row in told)
 
 
 def logged(folder: Path) -> int:
@@ -142,8 +143,8 @@ def table(lines: Sequence[Json], fleet: Fleet) -> Columns:
     found: Columns = {name: [] for name in (*COLUMNS, *(f"{METRICS}{name}" for name in metrics))}
     for line in lines:
         accuracy = [
-            right / count if count else None
-            for right, count in zip(line["right"], line["count"], strict=True)
+            right / count if count and right is not None else None
+            for right, count in zip(line.get("right", [None] * n), line["count"], strict=True)
         ]
         tested = line.get("examples", line["count"])
         part = ([line["t"]] * n, range(n), names, edges, line["z"], examples, tested)

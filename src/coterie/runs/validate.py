@@ -105,6 +105,7 @@ class Row(_Measured, kw_only=True):
     test_loss: Maybe = None
     Delta: Maybe = None
     delta: Maybe = None
+    node_loss: Maybe = None
 
 
 class _Schedule(Struct):
@@ -148,6 +149,7 @@ class Summary(_Measured, kw_only=True):
     grouping_s: Maybe = None
     Delta_first: Maybe = None
     val_accuracy: Maybe = None
+    val_loss: Maybe = None
     n_parameters: Sized | UnsetType = UNSET
     model_bytes: Sized | UnsetType = UNSET
     tuned: _Tuned | UnsetType = UNSET

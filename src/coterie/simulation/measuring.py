@@ -160,7 +160,7 @@ def _test_scores(
     if not math.isfinite(whole.loss):
         _diverged(f"loss is {whole.loss}", t)
     shown = whole if "accuracy" in what else None
-    nodes = scores if ("nodes" in what or shown) and (scores and scores.has_accuracy) else None
+    nodes = scores if "nodes" in what or shown else None
     by_class = _by_class(problem, models, whole if scores is None else scores)
     return {
         "test_loss": shown.loss if shown else None,
@@ -221,11 +221,15 @@ def _mean(p: Floats, values: Sequence[float | None]) -> float | None:
 def node_spread(scores: NodeScores) -> dict[str, float]:
     """Mean, standard deviation and worst tenth of the accuracies of nodes with test examples.
 
+    Of a task without an accuracy it is the mean of their losses.
+
     >>> scores = NodeScores(np.zeros(3), np.array([1, 0, 2]), np.array([2, 0, 2]))
     >>> node_spread(scores)
     {'node_mean': 0.75, 'node_sd': 0.25, 'node_worst': 0.5}
     """
     there = scores.count > 0
+    if not scores.has_accuracy:
+        return {"node_loss": float(scores.loss[there].mean())}
     found = np.sort(scores.right[there] / scores.count[there])
     spread = (found - found[0]).std()  # 0 where all are equal, whatever their mean rounds to
     figures = {"node_mean": found.mean(), "node_sd": spread, "node_worst": worst_of(found)}

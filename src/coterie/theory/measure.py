@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from coterie.config.factories import divide, load_dataset, local_steps, make_task_of
+from coterie.config.factories import divide, for_task, load_dataset, local_steps, make_task_of
 from coterie.config.prepare import new_model, prepare
 from coterie.config.settings import Config
 from coterie.core.arrays import Floats
@@ -16,7 +16,7 @@ from coterie.engine.update import NOTHING
 from coterie.simulation.loop import rounds
 from coterie.theory.bounds import Constants, distances, loss_gap, printed_distances, printed_gap
 from coterie.theory.estimate import curvature, omega
-from coterie.theory.oracle import ModuleOracle, softmax_smoothness
+from coterie.theory.oracle import ModuleOracle, bend_of, linear_smoothness
 from coterie.theory.virtual import Trace, trace
 
 DOWNHILL = 60  # steps of L-BFGS towards a lowest loss
@@ -49,7 +49,7 @@ def stray(config: Config, progress: Progress = lambda what, done, of: None) -> S
         )
     progress("data", 0, 0)
     config = _plain(config)
-    dataset = load_dataset(config)
+    dataset = for_task(config, load_dataset(config))
     task = make_task_of(config, dataset)
     ready = prepare(config, dataset)
     known = next(state for state in rounds(ready.problem) if state.groups)
@@ -77,8 +77,11 @@ def stray(config: Config, progress: Progress = lambda what, done, of: None) -> S
         eta,
         lambda t, of: progress("steps", t, of),
     )
-    convex = config.model.name == "sr" and task.softmax
-    beta = softmax_smoothness(nodes) if convex else _curvature(oracle, start, config.seed)
+    bend = bend_of(model, task, dataset.width)
+    convex = bend is not None
+    beta = (
+        _curvature(oracle, start, config.seed) if bend is None else linear_smoothness(nodes, bend)
+    )
     best, least = _lowest(oracle, found.models[-1], progress)
     steps, ends = found.steps(beta), list(range(whole - 1, len(eta), whole))
     bound = distances(steps, schedule, convex=convex)
@@ -126,8 +129,8 @@ def _notes(config: Config, eta: Floats, beta: float, *, convex: bool) -> list[st
     notes = []
     if not convex:
         notes.append(
-            f"{config.model.name} is not convex, and beta is an estimate at the start: the bounds "
-            "promise nothing here"
+            f"{_not_convex(config)}, and beta is an estimate at the start: the bounds promise "
+            "nothing here"
         )
     if eta[0] > 1 / beta:
         notes.append(
@@ -135,6 +138,14 @@ def _notes(config: Config, eta: Floats, beta: float, *, convex: bool) -> list[st
             "1/beta; lower train.lr"
         )
     return notes
+
+
+def _not_convex(config: Config) -> str:
+    """Say what is not convex, or may be so: of one's own model or loss nobody knows."""
+    own = [name for name in (config.model.name, config.task.name) if ":" in name]
+    if own:
+        return f"{' with '.join(own)} is not known to be convex"
+    return f"{config.model.name}{' with adapters' * bool(config.model.adapters)} is not convex"
 
 
 def _curvature(oracle: ModuleOracle, start: Floats, seed: int) -> float:

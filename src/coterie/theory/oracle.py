@@ -10,7 +10,11 @@ from torch import Tensor, nn
 
 from coterie.core.arrays import Floats, Ints
 from coterie.engine.module import Nodes, inputs
-from coterie.engine.task import CLASSIFICATION, Task
+from coterie.engine.task import CLASSIFICATION, TASKS, Task
+
+# The most that an example's loss bends in the answers, summed over them; not of texts.
+BENDS = {"classification": 1 / 2, "regression": 2.0, "binary": 1 / 4, "multi-label": 1 / 4}
+PLAIN = (nn.Sequential, nn.Flatten, nn.Identity)
 
 
 class Oracle(Protocol):
@@ -85,11 +89,28 @@ class ModuleOracle:
         return self._task.loss(scores, self._y[i])
 
 
-def softmax_smoothness(nodes: Nodes) -> float:
-    """Smoothness of softmax regression on every node: half the largest eigenvalue of mean x x'.
+def bend_of(model: nn.Module, task: Task, width: int) -> float | None:
+    """Return the most that an example's loss bends in a linear model's `width` answers.
 
-    The Hessian of cross entropy in the scores, diag(q) - q q', is at most 1/2; x has a 1 for the
-    bias.
+    The Hessian of cross entropy, diag(q) - q q', is at most 1/2. A squared error has 2 and a logit
+    1/4, of which a loss has the mean over answers. It is None where models are not known to be
+    linear, or losses to be convex.
+
+    >>> bend_of(nn.Linear(5, 2), TASKS["regression"], 2), bend_of(nn.ReLU(), CLASSIFICATION, 3)
+    (1.0, None)
+    """
+    layers = [each for each in model.modules() if type(each) not in PLAIN]
+    if len(layers) != 1 or type(layers[0]) is not nn.Linear:
+        return None
+    found = (most for name, most in BENDS.items() if TASKS[name].loss is task.loss)
+    most = next(found, None)
+    return most if most is None or task.softmax else most / width
+
+
+def linear_smoothness(nodes: Nodes, bend: float) -> float:
+    """Smoothness of a linear model on every node: the bend times the top eigenvalue of mean x x'.
+
+    x has a 1 for the bias.
     """
     most, at = 0.0, 0
     for size in nodes.sizes:
@@ -98,7 +119,7 @@ def softmax_smoothness(nodes: Nodes) -> float:
         small: NDArray[np.float64] = (x @ x.T if len(x) < x.shape[1] else x.T @ x).numpy()
         most = max(most, float(np.linalg.eigvalsh(small)[-1]) / len(x))
         at += int(size)
-    return most / 2
+    return bend * most
 
 
 def _flat(tensors: Sequence[Tensor]) -> Tensor:

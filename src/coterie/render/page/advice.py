@@ -47,9 +47,12 @@ def schedule(option: Option) -> str:
     return f"a group mean {steps}, a global one every {every}{combined}"
 
 
-def settings(option: Option) -> str:
-    """Write what to set for a run, or a plan, to be so; nothing where a search has no name."""
-    what, means = option.what, option.means
+def settings(advice: Advice) -> str:
+    """Write what to set for a run to be as advised, and to be at the target.
+
+    A search without a name is left out, as are steps where those of the file will do.
+    """
+    what, means = advice.best.what, advice.best.means
     told: dict[str, object] = {"algorithm.tau1": means.tau1, "algorithm.tau2": means.tau2}
     told |= {"network.combine": "all" if what.combined else "none"}
     if what.kind == "groups":
@@ -58,6 +61,9 @@ def settings(option: Option) -> str:
             told |= {"algorithm.grouping": what.name}
     else:
         told |= {"algorithm.name": "fedavg" if what.kind == "fedavg" else "hierfavg"}
+    steps = advice.costs(advice.best).steps
+    if steps != advice.steps:
+        told |= {"train.steps": steps}
     return " ".join(f"--set {key}={value}" for key, value in told.items())
 
 
@@ -90,7 +96,7 @@ def _compared(advice: Advice) -> Table:
         f"target: the loss of {advice.steps:,} steps with a mean after each, estimated by label "
         "shares; means of groups, of all\n"
         f"{tier}: the slow tier, with rounds one after the other\n"
-        f"as advised: {settings(advice.best)}"
+        f"as advised: {settings(advice)}"
     )
     return Table(f"In short: {sentence(advice)}", head, rows, foot, words=True)
 
@@ -116,6 +122,7 @@ def plain_advice(advice: Advice) -> dict[str, Any]:
     """Return it as plain values."""
     return {
         "advice": sentence(advice),
+        "settings": settings(advice),
         "kind": advice.best.what.kind,
         "slow_tier": advice.slow_tier,
         "target_steps": advice.steps,
