@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from coterie.core.errors import DataError
-from coterie.data.arrays import find_arrays, read_arrays
+from coterie.data.arrays import find_arrays, from_pair, read_arrays
 from coterie.data.dataset import Dataset, check_dataset
 from datafiles import FUZZ, damaged
 
@@ -76,7 +76,7 @@ LABELS = np.array([0, 1])
         ({"x": np.zeros((2, 3), np.uint8), "y": LABELS[:, None]}, r"\[2\], got \[2, 1\]"),
         ({"x": np.zeros((0, 3), np.uint8), "y": LABELS[:0]}, "x has no examples"),
         ({"x": np.zeros((2, 3), np.int64), "y": LABELS}, r"x\.astype\(np\.uint8\).* got int64"),
-        ({"x": np.zeros((2, 3), np.uint8), "y": LABELS / 2}, "without gaps, got 0.0, 0.5; store"),
+        ({"x": np.zeros((2, 3), np.uint8), "y": LABELS / 2}, "got 0.0, 0.5; in Python use coterie"),
         ({"x": np.zeros((2, 3), np.uint8), "y": LABELS - 1}, "without gaps, got -1, 0; store"),
         ({"x": np.zeros((2, 3), np.uint8), "y": LABELS + 1}, "without gaps, got 1, 2; store"),
         ({"x": np.zeros((2, 3), np.uint8), "y": LABELS * 9}, "without gaps, got 0, 9; store"),
@@ -102,6 +102,27 @@ def test_arrays_that_do_not_fit_are_refused(
     with pytest.raises(DataError, match=says) as caught:
         read_arrays(find_arrays(path))
     assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "says"),
+    [
+        (np.zeros((2, 3)), LABELS / 2, "got 0.0, 0.5; in Python use {regression}"),
+        (np.zeros((2, 3)), LABELS[:, None] / 2, r"\[2\], got \[2, 1\]; in Python use {regression}"),
+        (np.zeros((2, 3)), LABELS * 9, r"store np.unique\(.*\[1\]; .* {regression} if they are"),
+        (np.ones((2, 3), int), np.ones((2, 3), int), r"got \[2, 3\]; in Python use {next-token}"),
+        (np.zeros((2, 3)), np.ones((2, 4), int), "use {multi-label}, or 'regression'"),
+        (np.ones((2, 3), int), LABELS, "got int64; tokens need a coterie.Dataset in Python"),
+    ],
+)
+def test_targets_of_another_task_are_sent_to_what_takes_them(
+    x: NDArray[np.generic], y: NDArray[np.generic], says: str
+) -> None:
+    for task in ("regression", "next-token", "multi-label"):
+        says = says.replace(f"{{{task}}}", rf"coterie\.Dataset\(\.\.\., task='{task}'\)")
+    with pytest.raises(DataError, match=f"^dataset \\(x, y\\): .*{says}") as caught:
+        from_pair(x, y)
+    assert "\n" not in str(caught.value)
 
 
 def test_an_array_that_claims_more_than_its_file_holds_is_refused(tmp_path: Path) -> None:

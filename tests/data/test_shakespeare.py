@@ -73,6 +73,19 @@ def test_what_is_no_play_is_refused(tmp_path: Path, content: bytes, says: str) -
     assert str(folder / "input.txt") in str(caught.value)
 
 
+def test_speakers_without_empty_lines_between_them_are_not_one_role(tmp_path: Path) -> None:
+    joined = "Ann:\nab\nBob:\ncd\n" * 3
+    folder = write_all(tmp_path, {"input.txt": joined.encode()})
+    says = r"input\.txt: line 3 must follow an empty line .* 5 lines such as 'Bob:' .* put an empty"
+    with pytest.raises(DataError, match=says):
+        read_shakespeare(find_shakespeare(folder))
+    (folder / "input.txt").write_text(joined.replace("Bob", "\nBob").replace("Ann", "\nAnn"))
+    assert read_shakespeare(find_shakespeare(folder)).user_names == ("Ann", "Bob")
+    verses = "ANN:\n" + "".join(f"and so it was {word}:\nab\n" for word in ("told", "sung", "sent"))
+    (folder / "input.txt").write_text(verses)
+    assert read_shakespeare(find_shakespeare(folder)).user_names == ("ANN",)
+
+
 def test_too_many_different_characters_are_refused(tmp_path: Path) -> None:
     letters = "".join(map(chr, range(0x4E00, 0x4E00 + 1100)))
     folder = write_all(tmp_path, {"input.txt": f"ANN:\n{letters}\n".encode()})

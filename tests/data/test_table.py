@@ -92,6 +92,21 @@ def test_a_task_that_is_set_wins_over_the_values(tmp_path: Path) -> None:
         read(tmp_path, column(["a", "b"]).replace(b"1,a", b"1,5"), target=("y",), task="regression")
 
 
+def test_a_text_among_the_numbers_of_a_target_is_refused_unless_they_are_classes(
+    tmp_path: Path,
+) -> None:
+    content = column([*range(30), "oops"])
+    says = (
+        "t.csv: line 32, column 'y': must be a number, as 30 of 31 there are, got 'oops'; "
+        "correct it, or set task.name = 'classification' if all of them are classes"
+    )
+    with pytest.raises(DataError, match=re.escape(says)):
+        read(tmp_path, content, target=("y",))
+    assert read(tmp_path, content, target=("y",), task="classification").n_classes == 31
+    often = column([*range(30), "oops", "oops"])
+    assert read(tmp_path, often, target=("y",)).n_classes == 31
+
+
 def test_rows_are_dealt_and_split_by_a_column_that_is_named(tmp_path: Path) -> None:
     data = read(tmp_path, strata="city")
     assert data.by.tolist() == [2, 1, 2, 0]

@@ -32,6 +32,14 @@ class DataFrame:
     def __init__(self, columns):
         self.columns = columns
 """
+STRICT = """
+class DataFrame:
+    def __init__(self, columns):
+        for name, values in columns.items():
+            if len({type(value) for value in values if value is not None}) > 1:
+                raise TypeError(f"unexpected value while building Series {name}")
+        self.columns = columns
+"""
 COUNTS = "node,edge,cat,dog\na,n,9,1\nb,n,0,8\nc,s,4,0\nd,s,1,7\n"
 LINKS = "a,b,mbytes_per_s\na,x,10\nb,x,10\nc,y,5\nd,y,5\nx,y,2\n"
 
@@ -209,6 +217,21 @@ def test_a_frame_is_of_the_library_that_is_there(
         sys.modules.pop(name, None)
 
 
+def test_a_setting_of_text_in_one_run_and_a_number_in_another_is_text_in_a_frame(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "polars.py").write_text(STRICT)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.delitem(sys.modules, "polars", raising=False)
+    monkeypatch.setattr(frames, "LIBRARIES", ("polars",))
+    monkeypatch.chdir(tmp_path)
+    train = {**SETTINGS["train"], "batch_size": "full"}
+    runs = [coterie.run(settings) for settings in (SETTINGS, {**SETTINGS, "train": train})]
+    made = coterie.compare(runs).frame()
+    assert sorted(made.columns["train.batch_size"]) == ["8", "full"]
+    sys.modules.pop("polars", None)
+
+
 def test_without_a_library_of_frames_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frames, "LIBRARIES", ("no_such_library",))
     with pytest.raises(CoterieError, match=r"pip install pandas, or take .columns\(\)"):
@@ -282,4 +305,5 @@ def test_the_notebook_runs_from_its_first_cell_to_its_last(
     (own,) = (line for name, line in lines.items() if name != "fedavg")
     assert own.group_sizes == [12] * 5
     assert own.accuracy > 0.5
+    assert len({round(float(np.mean(found)), 3) for found in space["by_group"].values()}) > 1
     assert set(os.listdir("runs")) == {"pulled", "fedavg"}  # noqa: PTH208

@@ -251,7 +251,7 @@ DATASETS: dict[str, Known] = {
         asking=reading_images,
     ),
     "arrays": Known(
-        "your own .npz, or folder of .npy, with x, y and perhaps user, test; set data.path",
+        "your own .npz, or folder of .npy, with x, labels y and perhaps user, test; set data.path",
         find_arrays,
         _arrays,
         yours=True,

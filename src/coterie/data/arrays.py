@@ -22,6 +22,7 @@ from coterie.data.targets import CHUNK
 
 NAMES = ("x", "y", "user", "test")
 CHANNELS = (1, 3, 4)
+CLASSES = "np.unique(y, return_inverse=True)[1]"
 SURROGATES = (0xD800, 0xDFFF)  # halves of characters, which are none
 
 
@@ -80,7 +81,7 @@ def _values(x: NDArray[Any], where: object) -> Values:
     elif x.dtype != np.uint8:
         raise DataError(
             f"{where}: x must be pixels, x.astype(np.uint8), or numbers, x.astype(np.float32); got "
-            f"{x.dtype}"
+            f"{x.dtype}{'; tokens need a coterie.Dataset in Python' * (x.dtype.kind in 'iu')}"
         )
     if x.ndim == 4 and x.shape[-1] in CHANNELS and x.shape[1] not in CHANNELS:
         raise DataError(
@@ -96,18 +97,42 @@ def _labels(y: NDArray[Any], x: NDArray[Any], where: object) -> Ints:
         raise DataError(f"{where}: x has no examples, got {list(x.shape)}")
     if y.shape != x.shape[:1]:
         raise DataError(
-            f"{where}: y must be one number for each example of x, [{len(x)}], got {list(y.shape)}"
+            f"{where}: y must be one label for each example of x, [{len(x)}], got {list(y.shape)}"
+            f"{_other_tasks(y, x)}"
         )
     known, numbers = np.unique(y, return_inverse=True)
     if y.dtype.kind not in "iu" or not np.array_equal(known, np.arange(len(known))):
         few = ", ".join(str(v) for v in known[:4].tolist()) + (", ..." if len(known) > 4 else "")
         raise DataError(
-            f"{where}: labels must be whole numbers from 0 without gaps, got {few}; store "
-            "np.unique(y, return_inverse=True)[1]"
+            f"{where}: labels must be whole numbers from 0 without gaps, got {few}"
+            f"{_ways_out(y, known)}"
         )
     if len(known) < 2:
         raise DataError(f"{where}: all labels are {known[0]}; there must be two classes or more")
     return numbers.astype(np.int64)
+
+
+def _other_tasks(y: NDArray[Any], x: NDArray[Any]) -> str:
+    """Say what takes targets that have columns."""
+    if y.ndim != 2 or len(y) != len(x):
+        return ""
+    if y.dtype.kind == "f":
+        return f"; {_python('regression')}"
+    if y.shape == x.shape and x.dtype.kind in "iu":
+        return f"; {_python('next-token')}"
+    return f"; {_python('multi-label')}, or 'regression'"
+
+
+def _ways_out(y: NDArray[Any], known: NDArray[Any]) -> str:
+    """Say how these become classes, and what takes them as numbers where they may be some."""
+    if y.dtype.kind == "f" and (known % 1 != 0).any():
+        return f"; {_python('regression')}"
+    number = "" if y.dtype.kind not in "iuf" else f"; {_python('regression')} if they are amounts"
+    return f"; store {CLASSES}{number}"
+
+
+def _python(task: str) -> str:
+    return f"in Python use coterie.Dataset(..., task={task!r})"
 
 
 def _users(values: NDArray[Any], n: int, where: Path) -> tuple[Ints, tuple[str, ...]]:

@@ -1,5 +1,6 @@
 """Plays as plain text: a line `SPEAKER:`, what is said, an empty line. Users are the roles."""
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from coterie.data.targets import NOT_SCORED
 TEXT = "input.txt"
 MOST_BYTES = 1 << 27  # of text; all of Shakespeare has 6 MB
 MOST_ROLE = 100  # letters of a role's name
+MANY = 3  # lines that look like speakers and follow what is said
 MOST_CHARACTERS = 1024  # different ones, which are the vocabulary
 
 
@@ -79,7 +81,8 @@ def _speeches(path: Path) -> dict[str, list[str]]:
     """Read what every role says, speech by speech."""
     found: dict[str, list[str]] = {}
     role, lines = "", list[str]()
-    for number, line in enumerate([*_lines(path), ""], 1):
+    text = _lines(path)
+    for number, line in enumerate([*text, ""], 1):
         if not line.strip():
             if lines:
                 found.setdefault(role, []).append("\n".join(lines))
@@ -88,7 +91,26 @@ def _speeches(path: Path) -> dict[str, list[str]]:
             lines.append(line)
         else:
             role = _role(line, path, number)
+    if len(found) == 1:
+        _refuse_joined(text, path)
     return found
+
+
+def _refuse_joined(lines: list[str], path: Path) -> None:
+    """Refuse one role where other speakers stand in what it says, as no empty line is before them.
+
+    They are lines in capitals, or such as are there again, so that a verse may end with a colon.
+    """
+    often = Counter(lines)
+    after = [number for number in range(1, len(lines)) if lines[number - 1].strip()]
+    ends = [number for number in after if lines[number].rstrip().endswith(":")]
+    found = [n for n in ends if lines[n].isupper() or often[lines[n]] > 1]
+    if len(found) >= MANY:
+        raise DataError(
+            f"{path}: line {found[0] + 1} must follow an empty line if it is a speaker, as "
+            f"{len(found):,} lines such as {lines[found[0]].strip()[:40]!r} may be, and one role "
+            "says all; put an empty line before each"
+        )
 
 
 def _role(line: str, path: Path, number: int) -> str:

@@ -20,6 +20,7 @@ from coterie.data.targets import quantiles
 
 SUFFIXES = (".csv", ".parquet")
 FEW = 20  # whole numbers up to so many different ones are classes, where nobody says what they are
+STRAY = 0.05  # of a target's cells: fewer texts among numbers are slips, not classes
 MOST_VALUES = 100  # different texts of a column, each of which becomes a feature
 MOST_CLASSES = 1_000
 MOST_FEATURES = 10_000
@@ -143,7 +144,7 @@ def is_text(cells: Iterable[Cell]) -> bool:
 def _first_text(cells: Sequence[Cell]) -> int:
     """Return the row of the first text that is no number, as it may be the one that is wrong."""
     texts = [row for row, cell in enumerate(cells) if isinstance(cell, str)]
-    return next((row for row in texts if as_number(str(cells[row])) is None), texts[0])
+    return next((row for row in texts if _is_word(cells[row])), texts[0])
 
 
 def _users(cells: Sequence[Cell]) -> tuple[Ints, tuple[str, ...]]:
@@ -236,11 +237,28 @@ def _task(table: Cells, names: Sequence[str]) -> str:
             )
         on_off = all(cell in (0.0, 1.0) for cells in columns for cell in cells)
         return "multi-label" if on_off else "regression"
+    _refuse_stray(table, names[0])
     known = {_key(cell): cell for cell in columns[0]}.values()
     if len(known) == 2 and (is_text(known) or _are_whole(known)):
         return "binary"
     few = is_text(known) or (len(known) <= FEW and _are_whole(known))
     return "classification" if few else "regression"
+
+
+def _refuse_stray(table: Cells, name: str) -> None:
+    """Refuse a text in a target where nearly all cells are numbers: it would make them classes."""
+    cells = table.columns[name]
+    odd = [row for row, cell in enumerate(cells) if _is_word(cell)]
+    if 0 < len(odd) < STRAY * len(cells):
+        raise DataError(
+            f"{table.at(odd[0], name)}: must be a number, as {len(cells) - len(odd):,} of "
+            f"{len(cells):,} there are, got {short(cells[odd[0]])}; correct it, or set task.name = "
+            "'classification' if all of them are classes"
+        )
+
+
+def _is_word(cell: Cell) -> bool:
+    return isinstance(cell, str) and as_number(cell) is None
 
 
 def _are_whole(cells: Iterable[Cell]) -> bool:

@@ -14,8 +14,21 @@ def frame(columns: Mapping[str, Sequence[Any]]) -> Any:
     """Return columns as a pandas.DataFrame, or as a polars.DataFrame where there is no pandas."""
     for library in LIBRARIES:
         if find_spec(library) is not None:
-            return import_module(library).DataFrame({name: [*v] for name, v in columns.items()})
+            return import_module(library).DataFrame({n: alike(v) for n, v in columns.items()})
     raise CoterieError(
         "a frame needs pandas or polars, and neither is installed; pip install pandas, or take "
         ".columns(), a dict of lists"
     )
+
+
+def alike(values: Sequence[Any]) -> list[Any]:
+    """Return values of one kind, as polars has no column of several: numbers, else text.
+
+    >>> alike(["full", 128, None]), alike([1, 0.5]), alike([1, None])
+    (['full', '128', None], [1.0, 0.5], [1, None])
+    """
+    kinds = {type(value) for value in values if value is not None}
+    if len(kinds) < 2:
+        return [*values]
+    as_one = float if kinds == {int, float} else str
+    return [None if value is None else as_one(value) for value in values]
