@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -147,37 +148,70 @@ def first_models(
         return None
     import torch
 
-    if isinstance(own, torch.nn.Module):
-        raise ConfigError(
-            f"{config.algorithm.name} begins with {number} models that differ, and model is one "
-            "module; pass a function that makes one"
-        )
-    from coterie.engine.module import state_tensors
-
-    found = [model]
+    _check_they_differ(config, number, own)
+    first = _vector(model)
+    found = first.new_empty(number, len(first))
+    found[0] = first
     for k in range(1, number):
         draw = int(generator(config.seed, Stream.MODEL, k).integers(2**62))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(draw)
-            other = new_model(config, dataset, own)
-        found.append(other.to(next(model.parameters()).dtype))
-    flat = [torch.cat([w.detach().reshape(-1) for w in state_tensors(m)]) for m in found]
-    return torch.stack(flat)
+            other = _vector(new_model(config, dataset, own))
+        if len(other) != len(first):
+            raise ConfigError(
+                f"{config.algorithm.name} begins with {number} models of one size, and model "
+                f"{config.model.name!r} made one of {len(first)} numbers, then one of {len(other)}"
+            )
+        found[k] = other
+    if any(torch.equal(v, w) for v, w in combinations(found, 2)):
+        raise ConfigError(
+            f"{config.algorithm.name} begins with {number} models that differ, and model "
+            f"{config.model.name!r} makes the same one again; draw its first weights in every call"
+        )
+    return found
+
+
+def _check_they_differ(config: Config, number: int, own: "OwnModel | None") -> None:
+    """Refuse what all first models would have in common."""
+    from torch import nn
+
+    same = {
+        "model is one module; pass a function that makes one": isinstance(own, nn.Module),
+        "model.weights is one model; leave it out": config.model.weights,
+        "with model.adapters all begin as their base; use model.adapters = 0": (
+            config.model.adapters
+        ),
+    }
+    for why, there in same.items():
+        if there:
+            raise ConfigError(
+                f"{config.algorithm.name} begins with {number} models that differ, and {why}"
+            )
+
+
+def _vector(model: "nn.Module") -> "Tensor":
+    """Return all that is averaged of a model, as one vector [D]."""
+    import torch
+
+    from coterie.engine.module import state_tensors
+
+    return torch.cat([w.detach().reshape(-1) for w in state_tensors(model)])
 
 
 def new_model(config: Config, dataset: Dataset, own: "OwnModel | None" = None) -> "nn.Module":
     """Make a model for a dataset, with first weights from torch's generator."""
-    c, shape, width, tokens = config.model, dataset.input_shape, dataset.width, dataset.has_tokens
-    model = make_model(c.name, shape, dataset.n_classes, own, c.init, output=width, tokens=tokens)
-    if c.weights:
-        from coterie.models.weights import load_weights
-
-        load_weights(Path(c.weights), model)
-    if c.adapters:
-        from coterie.models.adapters import with_adapters
-
-        model = with_adapters(model, c.adapters)
-    return model
+    c = config.model
+    return make_model(
+        c.name,
+        dataset.input_shape,
+        dataset.n_classes,
+        own,
+        c.init,
+        output=dataset.width,
+        tokens=dataset.has_tokens,
+        weights=Path(c.weights) if c.weights else None,
+        adapters=c.adapters,
+    )
 
 
 def first_model(

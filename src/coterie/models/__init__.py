@@ -6,9 +6,8 @@ path just as a user's are. Nothing here imports torch before a model is made.
 
 import inspect
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import dataclass
-from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from coterie.core.errors import ModelError, unknown
@@ -63,28 +62,41 @@ def make_model(
     *,
     output: int | None = None,
     tokens: bool = False,
+    weights: Path | None = None,
+    adapters: int = 0,
 ) -> "nn.Module":
     """Make a model by its short name or import path `package.module:function`.
 
-    One's `own` module, of which a copy is made, or function takes the place of what the name means.
-    First weights are as torch draws them, or as the paper's simulator did. `output` is how many
-    numbers it returns for an example, one for each class unless said. With `tokens` it reads whole
-    numbers, and may return as many at every place.
+    One's `own` module or function takes the place of what the name means. What comes back is a
+    copy: a module that somebody keeps stays as it is. First weights are as torch draws them, as the
+    paper's simulator did, or those of a file, and adapters of some rank may be put on them.
+    `output` is how many numbers it returns for an example, one for each class unless said. With
+    `tokens` it reads whole numbers, and may return as many at every place.
 
     >>> sum(w.numel() for w in make_model("sr", (1, 28, 28), 10).parameters())
     7850
     """
     offered = Offered(input_shape, n_classes if output is None else output, tokens)
-    if own is not None:
-        return _call(name, own if inspect.isroutine(own) else _maker(own), offered)
-    path = MODELS[name][1] if name in MODELS else name
-    if ":" not in path:
-        raise ModelError(f"{unknown('model', name, MODELS)} (your own: 'my_pkg.models:make')")
-    model = _call(name, import_by_path(path, ModelError), offered)
-    if init == "reference":
+    called = repr(name)
+    model = _call(called, _maker(name, own), offered)
+
+    from coterie.models.trial import check_trained, scores_of
+
+    scores = scores_of(called, model, offered)
+    if init == "reference" and own is None:
         from coterie.models.initial import draw_as_reference
 
         draw_as_reference(name, model)
+    if weights:
+        from coterie.models.weights import load_weights
+
+        load_weights(weights, model)
+    if adapters:
+        from coterie.models.adapters import with_adapters
+
+        model, called = with_adapters(model, adapters), f"{called} with model.adapters"
+        scores = scores_of(called, model, offered)
+    check_trained(called, model, offered, scores)
     return model
 
 
@@ -109,49 +121,34 @@ class Offered:
         return ((2, self.n_classes), *([(2, *self.input_shape, self.n_classes)] * self.tokens))
 
 
-def _maker(own: "nn.Module | Callable[..., object]") -> Callable[..., object]:
-    """Return a function that makes a model: of a module, copies that no training changes."""
+def _maker(name: str, own: "nn.Module | Callable[..., object] | None") -> Callable[..., object]:
+    """Return the function that makes a model: one's own, or that of a name."""
+    if own is not None:
+        from torch import nn
+
+        return (lambda: own) if isinstance(own, nn.Module) else own
+    path = MODELS[name][1] if name in MODELS else name
+    if ":" not in path:
+        raise ModelError(f"{unknown('model', name, MODELS)} (your own: 'my_pkg.models:make')")
+    return import_by_path(path, ModelError)
+
+
+def _call(called: str, make: Callable[..., object], offered: Offered) -> "nn.Module":
+    """Call a model function with what it asks for of what is offered; copy what it made."""
     from torch import nn
 
-    return partial(deepcopy, own) if isinstance(own, nn.Module) else own
+    from coterie.models.trial import copy_of
 
-
-def _call(name: str, make: Callable[..., object], offered: Offered) -> "nn.Module":
-    """Call a model function with what it asks for of what is offered, and try what it made."""
-    import torch
-    from torch import nn
-
-    asked = inspect.signature(make).parameters
-    takes_all = any(a.kind is inspect.Parameter.VAR_KEYWORD for a in asked.values())
     try:
+        asked = inspect.signature(make).parameters
+        takes_all = any(a.kind is inspect.Parameter.VAR_KEYWORD for a in asked.values())
         model = make(**{k: v for k, v in vars(offered).items() if takes_all or k in asked})
     except KeyboardInterrupt:
         raise
     except BaseException as cause:
         raise ModelError(
-            f"{name!r} cannot be made (it may take input_shape, n_classes): {reason(cause)}"
+            f"{called} cannot be made (it may take input_shape, n_classes): {reason(cause)}"
         ) from cause
     if not isinstance(model, nn.Module):
-        raise ModelError(f"{name!r} returned {type(model).__name__}, not a torch.nn.Module")
-    training = model.training
-    try:
-        with torch.no_grad():
-            scores = model.eval()(offered.example())
-    except KeyboardInterrupt:
-        raise
-    except BaseException as cause:
-        kind = "tokens" if offered.tokens else "inputs"
-        raise ModelError(
-            f"{name!r} does not run on {kind} {offered.input_shape}: {reason(cause)}"
-        ) from cause
-    model.train(training)
-    shape = tuple(scores.shape) if isinstance(scores, torch.Tensor) else type(scores).__name__
-    if shape not in offered.shapes:
-        every = f" or [batch, length, {offered.n_classes}]" if offered.tokens else ""
-        raise ModelError(
-            f"{name!r} must return one number per class, [batch, {offered.n_classes}]{every}, "
-            f"got {list(shape) if isinstance(shape, tuple) else shape} for a batch of 2"
-        )
-    if not any(w.requires_grad for w in model.parameters()):
-        raise ModelError(f"{name!r} has no parameters to train")
-    return model
+        raise ModelError(f"{called} returned {type(model).__name__}, not a torch.nn.Module")
+    return copy_of(called, model)

@@ -1,5 +1,7 @@
 """Adapters of low rank on a frozen model (Hu et al. 2022): they alone are trained, and travel."""
 
+from typing import Any
+
 from torch import Tensor, nn
 
 from coterie.core.errors import ModelError
@@ -39,6 +41,14 @@ class Adapted(nn.Module):
             )
             self.up = nn.Conv2d(rank, layer.out_channels, 1, bias=False)
         nn.init.zeros_(self.up.weight)
+        self.to(layer.weight.dtype)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the layer has, such as its weight, which is the base's."""
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(super().__getattr__("layer"), name)
 
     def forward(self, x: Tensor) -> Tensor:
         """Add both ways."""
@@ -49,7 +59,8 @@ class Adapted(nn.Module):
 def with_adapters(model: nn.Module, rank: int) -> nn.Module:
     """Freeze a model, and put adapters on its linear layers and convolutions.
 
-    Recurrent layers, and what is inside of torch's own attention, have none.
+    Recurrent layers, and what is inside of torch's own attention, have none. What a model's forward
+    multiplies by a layer's weight itself goes past its adapter.
 
     >>> model = with_adapters(nn.Sequential(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 2)), 1)
     >>> sum(w.numel() for w in model.parameters() if w.requires_grad)

@@ -4,7 +4,7 @@ Products of matrices count, forward and backward: linear layers, convolutions, r
 attention. Norms, pooling, activations, look-ups and sums are no products, and count nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -61,7 +61,7 @@ def count_operations(model: nn.Module, x: Tensor) -> Operations:
 
     Backward is made for what is trained, and for what comes in if it has a gradient.
     """
-    keep = {k: v.clone() for k, v in model.state_dict().items()}
+    before = {name: v.clone() for name, v in _tensors(model)}
     seen = _Seen()
     counter = FlopCounterMode(display=False, custom_mapping=OURS)
     x = x.clone().requires_grad_(x.is_floating_point())
@@ -70,11 +70,20 @@ def count_operations(model: nn.Module, x: Tensor) -> Operations:
         scores = model(x.clone())  # a layer may work in place, which a leaf does not allow
         rows = scores.flatten(0, -2)
         torch.autograd.backward(cross_entropy(rows, torch.zeros_like(rows[:, 0]).long()))
-    model.load_state_dict(keep)
+    with torch.no_grad():
+        for name, v in _tensors(model):
+            if name in before and before[name].shape == v.shape:  # or it was made on the way
+                v.copy_(before[name])
     model.zero_grad()
     counted = {str(op) for op in counter.flop_registry}
     unknown = sorted(name for name in seen.names if name not in counted)
     return Operations(int(counter.get_total_flops()) // len(x), tuple(unknown))
+
+
+def _tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Yield parameters and buffers by name, those too that are in no state_dict."""
+    yield from model.named_parameters()
+    yield from model.named_buffers()
 
 
 class _Seen(TorchDispatchMode):  # type: ignore[no-untyped-call]
