@@ -28,6 +28,7 @@ ONE_THREAD = {
     "JAX_PLATFORMS": "cpu",
     "FLWR_TELEMETRY_ENABLED": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_worker_niceness": "0",  # else 15, so that anything else on the machine comes first
 }
 
 

@@ -48,8 +48,9 @@ def scores_of(called: str, model: nn.Module, offered: "Offered") -> Tensor:
         raise
     except BaseException as cause:
         kind = "tokens" if offered.tokens else "inputs"
+        way = "; char-lstm and transformer read tokens" if offered.tokens else ""
         raise ModelError(
-            f"{called} does not run on {kind} {offered.input_shape}: {reason(cause)}"
+            f"{called} does not run on {kind} {offered.input_shape}: {reason(cause)}{way}"
         ) from cause
     shape = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
     if shape not in offered.shapes:
