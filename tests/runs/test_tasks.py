@@ -110,12 +110,14 @@ def test_a_metric_of_ones_own_measures_a_task_that_knows_none(tmp_path: Path) ->
 def test_what_has_no_accuracy_has_none_by_class(
     task: str, kind: str, engine: str, tmp_path: Path
 ) -> None:
-    content = {
-        **SMALL,
-        "train": {**SMALL["train"], "engine": engine, "measure": ["accuracy", "classes"]},
-        "task": {"name": f"tasked:{task}"},
-    }
-    coterie.run(content, tmp_path / "run", dataset=dataset(kind), model=model(kind))
+    def run(*measures: str) -> None:
+        train = {**SMALL["train"], "engine": engine, "measure": ["accuracy", *measures]}
+        content = {**SMALL, "train": train, "task": {"name": f"tasked:{task}"}}
+        coterie.run(content, tmp_path / "run", dataset=dataset(kind), model=model(kind))
+
+    with pytest.raises(ConfigError, match="classes needs one class for every example"):
+        run("classes")
+    run()
     last = read_run(tmp_path / "run").rows[-1]
     assert (last["test_accuracy"], last["by_class"]) == (None, None)
     assert 0.5 < last["metrics.accuracy"] <= 1
