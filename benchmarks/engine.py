@@ -7,7 +7,6 @@ Peers get environments of their own under benchmarks/peers/.venvs, made on deman
 import argparse
 import json
 import os
-import platform
 import resource
 import statistics
 import subprocess
@@ -20,6 +19,7 @@ import numpy as np
 import torch
 
 from coterie.engine.contract import LocalSteps
+from coterie.engine.kernels.compiled import has_numba
 from coterie.engine.local_rule import PLAIN, LocalRule
 from coterie.engine.module import Nodes
 from coterie.engine.vectorized import Vectorized
@@ -27,6 +27,7 @@ from coterie.models import make_model
 from coterie.simulation.algorithms import ALGORITHMS
 
 sys.path.insert(0, str(Path(__file__).parent / "peers"))
+from contest import machine
 from environments import ONE_THREAD, measure
 from work import LEARNING_RATE, WORKS, Work
 
@@ -53,6 +54,15 @@ def gflop(work: Work) -> float:
 
 
 def peak() -> float:
+    """Best 10^9 operations per CPU second: of multiply-adds in registers, or of large matrices."""
+    if not has_numba():
+        return product()
+    import multiply_adds
+
+    return max(product(), multiply_adds.peak())
+
+
+def product() -> float:
     """Best 10^9 operations per CPU second of a product of two large matrices."""
     a = torch.rand(2048, 2048)
     best = float("inf")
@@ -138,6 +148,9 @@ def peers(*, quick: bool) -> None:
             ours = apart(name, rounds, fraction)
             top.append(ours["peak"])
             found.setdefault("coterie", []).extend(ours["cpu_s_rounds"])
+            if name != "cnn-100" and has_numba():
+                loops = apart(name, rounds, fraction, "compiled")
+                found.setdefault("compiled", []).extend(loops["cpu_s_rounds"])
             for peer in ("plain", "pfl", "fedjax"):
                 work = "cnn-100-nolrn" if (peer, name) == ("fedjax", "cnn-100") else name
                 line = measure(peer, work, rounds, fraction)
@@ -296,20 +309,22 @@ def roofline(*, quick: bool) -> None:
     print("\nwhat bounds a batch, one thread")
     print("bytes    " + " ".join(f"{size >> 10:>9,} K" for size in SIZES))
     print("GB/s     " + " ".join(f"{speed:>11.0f}" for speed in speeds.values()))
-    print(f"peak     {top:.0f} GFLOPS")
+    print(f"peak     {top:.0f} GFLOPS; torch's product of large matrices {product():.0f}")
     head = f"{'work':9} {'kernel':9} {'flop/byte':>9} {'GFLOPS at most':>15} {'reached':>8} {'':>6}"
     print(f"{head} {'of peak':>8}")
-    for name in ("sr-1000", "2nn-1000", "2nn-100"):
+    for name in COMPARED[::-1]:
         work, layers = WORKS[name], LAYERS[WORKS[name].model]
         traffic = 4 * (3 * sum(layers) + sum(layers[1:]))  # bytes of a batch
         operations = 2 * (3 * sum(layers) - layers[0]) * work.batch
         fits = min((size for size in SIZES if size >= 8 * sum(layers)), default=SIZES[-1])
-        bound = min(top, operations / traffic * speeds[fits])
-        for kernel in ("dense", "compiled"):
+        chain = work.model != "cnn"  # whose traffic is images, not weights
+        bound = min(top, operations / traffic * speeds[fits]) if chain else top
+        for kernel in ("dense", "compiled") if chain else ("single",):
             found = apart(name, 2 if quick else 5, 0.1 if quick else 0.5, kernel)
             speed = gflop(work) / min(found["cpu_s_rounds"])
             share = f"{speed / bound:5.0%} {speed / top:8.0%}"
-            cells = f"{operations / traffic:9.1f} {bound:15.0f} {speed:8.1f}"
+            intensity = f"{operations / traffic:9.1f}" if chain else f"{'-':>9}"
+            cells = f"{intensity} {bound:15.0f} {speed:8.1f}"
             print(f"{name:9} {kernel:9} {cells} {share}", flush=True)
 
 
@@ -404,8 +419,7 @@ def main() -> None:
         work = Work("own", model, int(nodes), 60, 10) if nodes else WORKS[args.one]
         print(json.dumps(one(work.part(args.fraction), args.rounds, args.kernel, args.workers)))
         return
-    cpu = platform.processor() or platform.machine()
-    print(f"{cpu}, {os.cpu_count()} cores, torch {torch.__version__}", flush=True)
+    print(f"{machine()}, torch {torch.__version__}", flush=True)
     for part in args.part:
         {
             "peers": peers,
