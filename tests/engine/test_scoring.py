@@ -1,5 +1,7 @@
 """Losses and scores by forward passes: every engine's are the plain ones, whoever holds what."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -180,3 +182,35 @@ def test_scoring_takes_no_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
         engine.score_nodes(models, "test")
         with pytest.raises(TrainingError, match="a gradient was taken"):
             both[0].gradients(models.w[0])
+
+
+SCORES_MANY = """
+import resource
+import numpy as np, torch
+from coterie.engine.contract import LocalSteps
+from coterie.engine.module import Nodes
+from coterie.engine.vectorized import Vectorized
+from coterie.models import make_model
+
+def images(n):
+    return np.zeros((n, 1, 28, 28), dtype=np.uint8), np.zeros(n, dtype=np.int64)
+
+nodes = Nodes(*images(4), np.array([2, 2]))
+parts = {"val": images(1280), "test": images(5120)}
+steps = LocalSteps(0.1, 1.0, 2, "epoch", 0)
+engine = Vectorized(make_model("cnn", (1, 28, 28), 62), nodes, parts, steps)
+w = engine.initial().w[0]
+engine.evaluate(w, "val")
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+engine.evaluate(w, "test")
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+def test_scores_of_many_pieces_take_no_more_memory() -> None:
+    """Each result that was kept had cost the memory of a batch, some megabytes."""
+    told = subprocess.run(
+        [sys.executable, "-c", SCORES_MANY], check=True, capture_output=True, text=True
+    )
+    per_unit = 1024 if sys.platform == "linux" else 1  # bytes
+    assert int(told.stdout) * per_unit < 50e6

@@ -11,7 +11,7 @@ from torch import Tensor
 from coterie.core.arrays import Floats, Ints
 from coterie.divergences.sketch import Sketch
 from coterie.engine.contract import Gradients, Measured
-from coterie.engine.device import for_sums, to_host
+from coterie.engine.device import for_sums, set_apart, to_host
 from coterie.engine.kernels import Kernel, dense
 from coterie.engine.kernels.centred import Centred, by_group
 from coterie.engine.kernels.dense import Dense
@@ -148,7 +148,7 @@ class Gauge:
                 (some - near.index_select(0, of)).norm(dim=1)
                 for some, of in zip(torch.split(grads, size), torch.split(group, size), strict=True)
             ]
-            return nodes, torch.cat(off)
+            return nodes, set_apart(torch.cat(off))
 
         jobs: list[tuple[Ints, Tensor | None]] = [*found.kept] if found else []
         jobs = jobs or [(nodes, None) for nodes in self._few()]
@@ -162,7 +162,7 @@ class Gauge:
         if not lasting:
             self._own.place = place
         out = place[: len(nodes)]
-        return self._kernel.gradients(w, nodes, out), out
+        return set_apart(self._kernel.gradients(w, nodes, out)), out
 
     def _few(self) -> list[Ints]:
         """Cut the nodes here into jobs whose gradients fit into memory."""

@@ -15,7 +15,7 @@ from coterie.core.arrays import Floats, Ints
 from coterie.core.errors import CoterieError, ModelError, TrainingError, words_of
 from coterie.core.plugins import reason
 from coterie.engine.contract import HeldPart, Score
-from coterie.engine.device import for_sums, to_host
+from coterie.engine.device import for_sums, set_apart, to_host
 from coterie.engine.draws import Drawing
 from coterie.engine.task import CLASSIFICATION, Task
 
@@ -242,7 +242,7 @@ class FlatModule:
             loss = self.task.loss(scores, y, "sum")
         counts = self._counted(scores, y, self._right(scores, y))
         sums = torch.cat([loss.to(counts).reshape(1), counts.flatten()])
-        return [sums, *self.task.rows(scores, y)]
+        return [set_apart(some) for some in (sums, *self.task.rows(scores, y))]
 
     @torch.inference_mode()
     def each(self, x: Tensor, y: Tensor, *, keep: bool = False) -> "Each":

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from coterie.core.arrays import Floats, Ints
 from coterie.engine.contract import NodeScores, Score
-from coterie.engine.device import for_sums, to_host
+from coterie.engine.device import for_sums, set_apart, to_host
 from coterie.engine.module import Answers, FlatModule, Piece, Shards
 from coterie.engine.task import Task
 from coterie.engine.threads import Team
@@ -135,7 +135,7 @@ def _scored(
     each = module.each(data.x.index_select(0, index), y, keep=keep)
     nodes, at = np.unique(owner, return_inverse=True)
     sums = [sums_of(each.losses, at), sums_of(each.right, at), each.by_class.flatten()]
-    return nodes, [torch.cat(sums), *each.rows]
+    return nodes, [set_apart(some) for some in (torch.cat(sums), *each.rows)]
 
 
 def joined(pieces: Sequence[Piece]) -> Piece:
