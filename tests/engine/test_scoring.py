@@ -196,7 +196,7 @@ def images(n):
     return np.zeros((n, 1, 28, 28), dtype=np.uint8), np.zeros(n, dtype=np.int64)
 
 nodes = Nodes(*images(4), np.array([2, 2]))
-parts = {"val": images(1280), "test": images(5120)}
+parts = {"val": images(1280), "test": images(10_240)}
 steps = LocalSteps(0.1, 1.0, 2, "epoch", 0)
 engine = Vectorized(make_model("cnn", (1, 28, 28), 62), nodes, parts, steps)
 w = engine.initial().w[0]
