@@ -136,7 +136,8 @@ def reproduce(
     minutes. At full scale a run takes from a minute (sr) to the better part of an hour (cnn).
 
     NAME is an experiment that ships with coterie, or 'all'. What is complete is not run again, so
-    that a long one can be done in several sittings; tables are made of all runs in the folder.
+    that a long one can be done in several sittings; tables are made of all runs in the folder. A
+    run that another experiment has, in a folder beside it, is copied from there.
     A dataset that is not on this machine is left out. The tables also go to reproduction.md in
     the folder of the runs, with a picture where there is one, and the runs themselves to a page,
     report.html.
@@ -179,7 +180,9 @@ def _estimate(
     from coterie.runs.record import ended
     from coterie.runs.sweep import only
     from coterie.runs.sweep.estimate import Speeds, core_seconds
+    from coterie.runs.sweep.taking_over import had_beside, unlabelled
 
+    counted: set[Config] = set()
     datasets: dict[object, Dataset] = {}
     speeds: dict[object, Speeds] = {}
 
@@ -192,8 +195,12 @@ def _estimate(
     sums: list[float] = [0, 0, 0.0]
     for name in names:
         where = out / name if out and len(names) > 1 else out
-        every = only(_place(experiment_path(name), scale, (), (), where)[1], wanted)
-        left = [job for job in every if not ended(job.folder)]
+        folder, placed = _place(experiment_path(name), scale, (), (), where)
+        every = only(placed, wanted)
+        had = had_beside(every, folder)
+        left = [job for job in every if not ended(job.folder) and job.folder not in had]
+        left = [job for job in left if unlabelled(job.config) not in counted]
+        counted |= {unlabelled(job.config) for job in left}
         there = _with_data(left, told=name) if left else []
         hours = core_seconds([job.config for job in there], dataset_of, speeds) / 3600
         counts = len(every), len(there), hours
@@ -203,7 +210,8 @@ def _estimate(
         rows.append(["sum", *_counts(sums)])
     foot = (
         "Counted examples times speeds that were measured just now, on one core. Of a run that "
-        "chooses its schedule, the usual one counts. Runs without their data are not counted."
+        "chooses its schedule, the usual one counts. Runs without their data are not counted, nor "
+        "is a run that several experiments have counted twice."
     )
     head = ("experiment", "runs", "counted", "core-hours")
     print_table("what is left", head, rows, foot)
@@ -229,11 +237,16 @@ def _reproduce(
     from coterie.render.page.html import png, write
     from coterie.runs.record import ROWS, resume_command
     from coterie.runs.sweep import only
+    from coterie.runs.sweep.taking_over import take_over
 
     folder, every = _place(experiment_path(name), scale, (), (), out)
     failure = None
     if pace:
-        failure = _run_what_is_left(folder, _with_data(only(every, wanted)), pace, again)
+        chosen = only(every, wanted)
+        if taken := take_over(chosen, folder):
+            told = f"{taken} of {len(chosen)} runs: complete in a folder beside {folder}, copied"
+            echo(told, err=True)
+        failure = _run_what_is_left(folder, _with_data(chosen), pace, again)
     runs, left_out = _complete(every, failure)
     left_out = [line.replace(resume_command(folder), again) for line in left_out]
     order = {job.folder: at for at, job in enumerate(every)}
