@@ -8,7 +8,7 @@ are set up as benchmarks/peers says. FLUTE (msrflute) is not here: it is no pack
 checkout, and pins PyTorch 1.13.1.
 
 One core: CPU seconds of all processes of a run, pinned. All cores: wall seconds, or those of the
-run on one core where they are less, marked "1". Everybody has a turn, then everybody another; the
+run on one core where they are less, marked "*". Everybody has a turn, then everybody another; the
 least counts, and most over least is the spread. Flower has one turn, on all cores. With --out, what
 was measured is kept, and not measured again.
 
@@ -82,7 +82,7 @@ def table(case: Case, found: dict[tuple[str, int], list[Line]]) -> None:
                 continue
             best = quickest(its, key)
             counted.append(best)
-            alone = " " if several == 1 or best["cores"] > 1 else "1"
+            alone = " " if several == 1 or best["cores"] > 1 else "*"
             s = f"{best[key]:8.2f}{alone if key == 'wall_s' else ''}"
             times = f"{best[key] / quickest(base, key)[key]:6.2f}x" if base else f"{'-':>7}"
             cells.append(f"{s} {times} {spread(its, key):>7}")
@@ -97,7 +97,7 @@ def table(case: Case, found: dict[tuple[str, int], list[Line]]) -> None:
         )
     loads = [line["load"][0] for line in counted]
     print(
-        f"1: quicker on one core; load average of the turns that count: "
+        f"*: quicker on one core; load average of the turns that count: "
         f"{min(loads):.2f} to {max(loads):.2f}",
         flush=True,
     )
