@@ -17,6 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+# Test examples scored at once, by model: the quickest for PyTorch and for JAX of 100 to 1,000.
+PIECES = {"sr": 500, "2nn": 500}
+PIECE = 100  # of any other: networks with convolutions
+
 
 @dataclass(frozen=True)
 class Case:
@@ -37,6 +41,7 @@ class Case:
     sd: float = 0.3  # of the logarithm of a node's size
     tested: int = 10_000  # examples of the test part
     threads: int = 1  # of torch in a peer that has one process and two cores
+    processes: int = 1  # of pfl on two cores, each with one thread; 1: one, with so many threads
 
     def shorter(self, rounds: int) -> "Case":
         """Return the same with fewer rounds."""
@@ -66,6 +71,11 @@ class Task:
     def batch(self) -> int:
         """Examples of a mini-batch."""
         return self.case.batch
+
+    @property
+    def piece(self) -> int:
+        """Test examples that a peer scores at once."""
+        return PIECES.get(self.model, PIECE)
 
     def array(self, name: str) -> NDArray[Any]:
         """Open an array; bytes are read when they are used."""

@@ -49,7 +49,7 @@ def config_of(case: Case, arrays: Path) -> Config:
                 "sd": case.sd,
                 "num_nodes": case.nodes,
             },
-            "model": {"name": case.model if own else f"nets:{case.model}"},
+            "model": {"name": case.model if own else f"nets:{case.model.replace('-', '_')}"},
             "algorithm": {"name": "fedavg", "tau1": case.epochs, "tau2": 1},
             "train": {
                 "steps": case.rounds * case.epochs,
@@ -155,7 +155,7 @@ def run(who: str, case: Case, cores: int, cache: Path = CACHE) -> dict[str, Any]
             tail = "\n".join(done.stderr.splitlines()[-20:])
             raise RuntimeError(f"{who} could not run {case.name}, code {took['code']}:\n{tail}")
         last_row_s = rows.stat().st_mtime - took.pop("begun")
-        accuracy, loss, n_rows = _reached(rows)
+        reached = _reached(rows, case, arrays)
         told = done.stderr.splitlines()
     return took | {
         **({"phases": json.loads(told[-1])} if who == "phases" else {}),
@@ -164,9 +164,7 @@ def run(who: str, case: Case, cores: int, cache: Path = CACHE) -> dict[str, Any]
         "cores": cores,
         "rounds": case.rounds,
         "last_row_s": round(last_row_s, 3),
-        "accuracy": accuracy,
-        "loss": loss,
-        "evaluations": n_rows,
+        **reached,
     }
 
 
@@ -197,15 +195,24 @@ def _environment(case: Case, cores: int, cache: Path) -> dict[str, str]:
     return found | {"PYTHONPATH": path}
 
 
-def _reached(rows: Path) -> tuple[float, float, int]:
-    """Return accuracy and loss of the last row that has them, and how many rows have."""
+def _reached(rows: Path, case: Case, arrays: Path) -> dict[str, Any]:
+    """Return what the last row with scores says, and how many rows have scores.
+
+    Peers count the examples that they train on. Coterie's rows have local epochs: that tells the
+    examples where all nodes take part, and else nothing does.
+    """
     found = [json.loads(line) for line in rows.read_text().splitlines()]
-    scored = [
-        (row.get("accuracy", row.get("test_accuracy")), row.get("loss", row.get("test_loss")))
-        for row in found
-    ]
-    scored = [pair for pair in scored if pair[0] is not None]
-    return *scored[-1], len(scored)
+    scored = [row for row in found if row.get("accuracy", row.get("test_accuracy")) is not None]
+    last = scored[-1]
+    examples = last.get("seen")
+    if "epoch" in last and case.cohort == case.nodes:
+        examples = round(last["epoch"] * int(np.load(arrays / "sizes.npy").sum()))
+    return {
+        "accuracy": last.get("accuracy", last.get("test_accuracy")),
+        "loss": last.get("loss", last.get("test_loss")),
+        "evaluations": len(scored),
+        "examples": examples,
+    }
 
 
 def tiny(case: Case) -> Case:

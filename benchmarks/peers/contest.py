@@ -88,6 +88,11 @@ def least(lines: Sequence[Line], key: str) -> float:
     return min(float(line[key]) for line in lines)
 
 
+def quickest(lines: Sequence[Line], key: str) -> Line:
+    """Return the turn that took least."""
+    return min(lines, key=lambda line: float(line[key]))
+
+
 def spread(lines: Sequence[Line], key: str) -> str:
     """Return most over least, where there were several turns."""
     values = [float(line[key]) for line in lines]

@@ -67,4 +67,20 @@ class _Block(nn.Module):
         return torch.relu(self.way(x) + self.past(x))
 
 
-NETS = {"femnist_cnn": femnist_cnn, "tutorial_cnn": tutorial_cnn, "resnet18": resnet18}
+def cnn_nolrn(input_shape: tuple[int, int, int], n_classes: int) -> nn.Module:
+    """Coterie's CNN without local response normalisation."""
+    channels, height, _ = input_shape
+    side = ((height - 4) // 2 - 4) // 2
+    return nn.Sequential(
+        *(nn.Conv2d(channels, 64, 5), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(64, 64, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()),
+        *(nn.Linear(64 * side * side, 256), nn.ReLU(), nn.Linear(256, n_classes)),
+    )
+
+
+NETS = {
+    "cnn-nolrn": cnn_nolrn,
+    "femnist_cnn": femnist_cnn,
+    "tutorial_cnn": tutorial_cnn,
+    "resnet18": resnet18,
+}

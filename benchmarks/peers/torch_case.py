@@ -8,9 +8,7 @@ import torch
 from case import Task
 from nets import NETS
 from torch import nn
-from torch_work import Batch, batches, network
-
-CHUNK = 500  # test examples at once
+from torch_work import Batch, batches, layout, network
 
 
 def make_net(task: Task) -> nn.Module:
@@ -21,12 +19,13 @@ def make_net(task: Task) -> nn.Module:
     with torch.no_grad():
         for parameter, value in zip(net.parameters(), task.weights(), strict=True):
             parameter.copy_(torch.from_numpy(value))
-    return net
+    return net.to(memory_format=layout(task.model))
 
 
-def floats(images: np.ndarray) -> torch.Tensor:
-    """Turn bytes into floats in [0, 1]."""
-    return torch.from_numpy(np.array(images)).float().div_(255)
+def floats(images: np.ndarray, model: str) -> torch.Tensor:
+    """Turn bytes into floats in [0, 1], laid out as the network has them."""
+    x = torch.from_numpy(np.array(images)).float().div_(255)
+    return x.contiguous(memory_format=layout(model))
 
 
 class Nodes:
@@ -34,7 +33,7 @@ class Nodes:
 
     def __init__(self, task: Task) -> None:
         """Open the arrays."""
-        self.sizes = task.sizes()
+        self.sizes, self._model = task.sizes(), task.model
         self._x, self._y = task.array("train_x"), task.array("train_y")
         self._starts = np.concatenate([[0], np.cumsum(self.sizes)])
         self.node = cache(self._node)
@@ -42,22 +41,30 @@ class Nodes:
 
     def _node(self, i: int) -> Batch:
         at = slice(int(self._starts[i]), int(self._starts[i + 1]))
-        return floats(self._x[at]), torch.from_numpy(np.array(self._y[at]))
+        return floats(self._x[at], self._model), torch.from_numpy(np.array(self._y[at]))
 
 
-def test_part(task: Task) -> Batch:
-    """Return the test images and labels."""
-    return floats(task.array("test_x")), torch.from_numpy(np.array(task.array("test_y")))
+def test_part(task: Task) -> list[Batch]:
+    """Return the test images and labels, in pieces that are scored at once."""
+    y = torch.from_numpy(np.array(task.array("test_y")))
+    return batches((floats(task.array("test_x"), task.model), y), task.piece)
+
+
+def score(net: nn.Module, part: list[Batch]) -> tuple[float, float]:
+    """Accuracy and mean loss, in evaluation mode."""
+    right, loss = totals(net, part)
+    n = sum(len(y) for _, y in part)
+    return right / n, loss / n
 
 
 @torch.inference_mode()
-def score(net: nn.Module, part: Batch) -> tuple[float, float]:
-    """Accuracy and mean loss, in evaluation mode."""
+def totals(net: nn.Module, part: list[Batch]) -> tuple[float, float]:
+    """Count what is classified rightly, and sum the loss, in evaluation mode."""
     net.eval()
     right = loss = 0.0
-    for x, y in zip(part[0].split(CHUNK), part[1].split(CHUNK), strict=True):
+    for x, y in part:
         logits = net(x)
         loss += float(nn.functional.cross_entropy(logits, y, reduction="sum"))
         right += int((logits.argmax(1) == y).sum())
     net.train()
-    return right / len(part[1]), loss / len(part[1])
+    return right, loss

@@ -7,6 +7,10 @@ from work import CLASSES, Work
 
 LOSS_EXAMPLES = 2000  # the first ones; enough to see that the same thing was learned
 
+# Quicker with channels last, in training and in scoring: half to nine tenths of the seconds. The
+# small CNN and ResNet-18 of nets.py are not, at their mini-batches.
+CHANNELS_LAST = ("cnn", "cnn-nolrn", "femnist_cnn")
+
 Batch = tuple[torch.Tensor, torch.Tensor]
 
 
@@ -26,7 +30,12 @@ def network(work: Work) -> nn.Sequential:
     with torch.no_grad():
         for parameter, value in zip(net.parameters(), work.weights(), strict=True):
             parameter.copy_(torch.from_numpy(value))
-    return net
+    return net.to(memory_format=layout(work.model))
+
+
+def layout(model: str) -> torch.memory_format:
+    """Return how weights and images of a network best lie in memory."""
+    return torch.channels_last if model in CHANNELS_LAST else torch.contiguous_format
 
 
 def _rectified(layer: nn.Module) -> tuple[nn.Module, nn.Module]:

@@ -1,85 +1,50 @@
 # mypy: ignore-errors
 """A whole run by pfl: its simulated backend and FederatedAveraging, set up as in run_pfl.py.
 
+On several cores it runs as pfl's guide for distributed simulations has it, where that is quicker
+for the case: one worker a core, PFL_WORKER_ADDRESSES and PFL_WORKER_RANK, gloo over loopback.
+
 pfl evaluates the cohort of the first round whatever its settings are. Scores on the test part are
-taken by a callback after a round, as its own CentralEvaluationCallback does.
+taken by a callback after a round, as its own CentralEvaluationCallback does: every worker scores a
+part, and the first writes the row.
 """
 
-import numpy as np
-import torch
-from case import Task, asked
-from pfl.aggregate.simulate import SimulatedBackend
-from pfl.aggregate.weighting import WeightByDatapoints
-from pfl.algorithm.base import NNAlgorithmParams
-from pfl.algorithm.federated_averaging import FederatedAveraging
-from pfl.callback.base import TrainingProcessCallback
-from pfl.data.dataset import Dataset
-from pfl.data.federated_dataset import FederatedDataset
-from pfl.data.sampling import get_user_sampler
-from pfl.hyperparam import NNTrainHyperParams
-from pfl.metrics import Metrics
-from pfl.model.pytorch import PyTorchModel
-from run_pfl import NEVER, Trained
-from torch_case import Batch, Nodes, make_net, score, test_part
+import os
+import socket
+import subprocess
+import sys
+
+from case import asked
+
+ADDRESSES, RANK = "PFL_WORKER_ADDRESSES", "PFL_WORKER_RANK"
 
 
-class Rows(TrainingProcessCallback):
-    """Score the model and write a row whenever one is due."""
-
-    def __init__(self, task: Task, trained: Trained, part: Batch) -> None:
-        """Write the row of the start."""
-        self._task, self._trained, self._part = task, trained, part
-        task.record(0, *score(trained.net, part), 0)
-
-    def after_central_iteration(self, aggregate, model, *, central_iteration):
-        """Count rounds from 0, as pfl does."""
-        done = central_iteration + 1
-        if self._task.due(done):
-            scores = score(self._trained.net, self._part)
-            self._task.record(done, *scores, self._trained.seen)
-        return False, Metrics()
+def start_workers(number: int) -> list[subprocess.Popen]:
+    """Start all workers but the first, which we are."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        first = free.getsockname()[1]
+    os.environ[ADDRESSES] = ",".join([f"127.0.0.1:{first}"] * number)  # only the first is used
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    started = [
+        subprocess.Popen([sys.executable, *sys.argv], env=os.environ | {RANK: str(rank)})
+        for rank in range(1, number)
+    ]
+    os.environ[RANK] = "0"
+    return started
 
 
 def main() -> None:
-    """Run the case."""
+    """Run the case, or a worker's part of it."""
     task = asked(__doc__)
-    case = task.case
-    torch.manual_seed(0)
-    torch.set_num_threads(min(task.cores, case.threads))
-    np.random.seed(0)  # noqa: NPY002 - pfl draws its seeds from NumPy's global state
-    nodes, trained = Nodes(task), Trained(make_net(task))
-    users: dict[int, Dataset] = {}
+    number = min(task.cores, task.case.processes)
+    others = start_workers(number) if number > 1 and RANK not in os.environ else []
+    # pfl joins the other workers when it is imported.
+    from whole_pfl_worker import work
 
-    def user(i: int) -> Dataset:
-        if i not in users:
-            users[i] = Dataset(nodes.node(i), user_id=str(i))
-        return users[i]
-
-    everybody = case.cohort == case.nodes
-    kind = "minimize_reuse" if everybody else "random"  # each once a round, or drawn anew
-    cohort = FederatedDataset(user, get_user_sampler(kind, range(case.nodes)))
-    model = PyTorchModel(
-        model=trained,
-        local_optimizer_create=lambda *args, **rest: torch.optim.SGD(
-            *args, momentum=case.momentum, **rest
-        ),
-        central_optimizer=torch.optim.SGD(trained.parameters(), lr=1.0),
-    )
-    FederatedAveraging().run(
-        NNAlgorithmParams(
-            central_num_iterations=case.rounds,
-            evaluation_frequency=NEVER,
-            train_cohort_size=case.cohort,
-            val_cohort_size=None,
-        ),
-        SimulatedBackend(cohort, cohort, postprocessors=[WeightByDatapoints()]),
-        model,
-        NNTrainHyperParams(
-            local_num_epochs=case.epochs, local_learning_rate=case.lr, local_batch_size=case.batch
-        ),
-        callbacks=[Rows(task, trained, test_part(task))],
-        send_metrics_to_platform=False,
-    )
+    work(task, threads=1 if number > 1 else min(task.cores, task.case.threads))
+    codes = [worker.wait() for worker in others]
+    if any(codes):
+        raise SystemExit("a worker failed")
 
 
 if __name__ == "__main__":
