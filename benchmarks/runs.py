@@ -115,14 +115,16 @@ def phases(case: Case, cores: int, kept: Kept) -> None:
     if line is None:
         return
     p = line["phases"]
-    scores = p.get("test scores", 0.0) + p.get("training loss", 0.0)
-    kept_s = p.get("records", 0.0) + p.get("checkpoints", 0.0)
-    print(
-        f"coterie on {cores}: {p['total']:.2f} s = {p['until first step']:.2f} until the first "
-        f"local step (imports {p['imports']:.2f}), {p.get('training', 0.0):.2f} training, "
-        f"{scores:.2f} scores (training loss {p.get('training loss', 0.0):.2f}), "
-        f"{kept_s:.2f} records and checkpoints; the first scores are before the first step"
-    )
+    parts = {
+        "imports": p["imports"],
+        "data, network and first model": p.get("preparing", 0.0),
+        "training": p.get("training", 0.0),
+        "scores": p.get("test scores", 0.0) + p.get("training loss", 0.0),
+        "rows and checkpoints": p.get("records", 0.0) + p.get("checkpoints", 0.0),
+    }
+    parts["rest"] = p["total"] - sum(parts.values())
+    said = ", ".join(f"{s:.2f} {part}" for part, s in parts.items())
+    print(f"coterie on {cores}: {p['total']:.2f} s = {said}", flush=True)
 
 
 def main() -> None:
