@@ -2,6 +2,8 @@
 
 import math
 import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -94,6 +96,46 @@ def test_a_loss_that_is_no_number_is_named_by_node_and_step() -> None:
     models.w[0, 7] = math.nan
     with pytest.raises(DivergenceError, match="the loss is nan at step 1 on node 0"):
         engine.advance(models, 0, 1, EVERYONE)
+
+
+def test_a_model_that_diverged_leaves_nothing_behind() -> None:
+    """Rows of an odd height are filled up, and 0 x nan is nan: it stayed there."""
+    nodes = nodes_of()
+    torch.manual_seed(0)
+    values = nodes.x.astype(np.float64).reshape(len(nodes.y), -1)[:, :16]
+    model = nn.Sequential(nn.Linear(16, 5), nn.ReLU(), nn.Linear(5, CLASSES)).double()
+    held = {"val": (values[:30], nodes.y[:30]), "test": (values[:30], nodes.y[:30])}
+    steps = LocalSteps(0.1, 1.0, 2, "epoch", 0)
+    engine = Vectorized(model, Nodes(values, nodes.y, nodes.sizes), held, steps, kernel="compiled")  # type: ignore[arg-type]
+    good = engine.advance(engine.initial(), 0, 2, EVERYONE).w
+    assert good.isfinite().all()
+    bad = engine.initial()
+    bad.w[0, 3] = math.nan
+    with pytest.raises(DivergenceError):
+        engine.advance(bad, 0, 1, EVERYONE)
+    assert torch.equal(engine.advance(engine.initial(), 0, 2, EVERYONE).w, good)
+
+
+def test_what_was_compiled_and_is_damaged_is_compiled_again(tmp_path: Path) -> None:
+    from coterie.engine.kernels.loops import compiled
+
+    file = tmp_path / "doubling.py"
+    file.write_text("def double(x):\n    return 2 * x\n")
+
+    def double() -> int:
+        spec = spec_from_file_location("doubling", file)
+        assert spec is not None
+        assert spec.loader is not None
+        module = module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return int(compiled(module.double)(21))
+
+    assert double() == 42
+    for kind in ("nbi", "nbc"):
+        (kept,) = tmp_path.rglob(f"*.{kind}")
+        kept.write_bytes(kept.read_bytes()[:20])
+        assert double() == 42
+        assert len(kept.read_bytes()) > 20  # kept anew
 
 
 def test_they_are_chosen_where_there_is_much_to_train() -> None:

@@ -3,11 +3,12 @@
 import signal
 import threading
 import time
+from weakref import WeakSet
 
 import pytest
 import torch
 
-from coterie.engine.threads import Team
+from coterie.engine.threads import AHEAD, Team
 
 CPU = torch.device("cpu")
 
@@ -23,6 +24,25 @@ def test_results_come_in_the_order_of_the_jobs(workers: int) -> None:
         return job * job
 
     assert list(Team(workers, CPU).do(slow_first, list(range(8)))) == [j * j for j in range(8)]
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_results_are_given_up_as_they_are_taken(workers: int) -> None:
+    class Result:
+        pass
+
+    alive, most = WeakSet[Result](), 0
+
+    def work(_: int) -> Result:
+        result = Result()
+        alive.add(result)
+        return result
+
+    results = Team(workers, CPU).do(work, list(range(50)))
+    for _ in range(50):
+        next(results)
+        most = max(most, len(alive))
+    assert most <= AHEAD * workers + 1
 
 
 @pytest.mark.parametrize("workers", [1, 2])

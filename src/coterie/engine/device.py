@@ -6,12 +6,16 @@ so a round looks at none, and an evaluation at all of its numbers at once.
 
 import ctypes
 from collections.abc import Sequence
+from threading import Lock
+from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from coterie.core.arrays import Floats
 
+Place = slice | Tensor  # of entries in an array
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of malloc.h
 
 
@@ -69,9 +73,43 @@ def set_apart(small: Tensor) -> Tensor:
     """Return a small result that may be kept while other batches are computed.
 
     torch would cut it out of the memory that this batch has freed, so that the next one has to take
-    more: 5 MB for every 128 images of a convolutional network, gigabytes for a large test part.
+    more: 5 MB for every 128 images of a convolutional network.
     """
-    return torch.from_numpy(small.numpy().copy()) if small.device.type == "cpu" else small
+    return torch.from_numpy(on_host(small).copy()) if small.device.type == "cpu" else small
+
+
+class Together:
+    """Results of many pieces in few arrays, made when the first piece shows their kinds.
+
+    So none of them lies in the memory that a batch has freed (see set_apart), however many.
+    """
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self.arrays: list[Tensor] = []
+        self._lock = Lock()
+
+    def put(self, found: Sequence[Tensor], lengths: Sequence[int], at: Sequence[Place]) -> None:
+        """Put a piece's results where they belong: each into an array of so many entries."""
+        with self._lock:
+            if not self.arrays:
+                self.arrays = [
+                    some.new_empty(n, *some.shape[1:])
+                    for some, n in zip(found, lengths, strict=True)
+                ]
+        for array, place, some in zip(self.arrays, at, found, strict=True):
+            array[place] = some
+
+
+def on_host(array: Tensor) -> NDArray[Any]:
+    """Return an array on the host; NumPy has no bfloat16, which become 32-bit floats.
+
+    >>> on_host(torch.ones(2, dtype=torch.bfloat16)).dtype
+    dtype('float32')
+    """
+    known = array.float() if array.dtype == torch.bfloat16 else array
+    found: NDArray[Any] = known.cpu().numpy()
+    return found
 
 
 def to_host(found: Sequence[Tensor]) -> list[Floats]:

@@ -15,7 +15,7 @@ from coterie.core.arrays import Floats, Ints
 from coterie.core.errors import CoterieError, ModelError, TrainingError, words_of
 from coterie.core.plugins import reason
 from coterie.engine.contract import HeldPart, Score
-from coterie.engine.device import for_sums, set_apart, to_host
+from coterie.engine.device import Together, for_sums, on_host
 from coterie.engine.draws import Drawing
 from coterie.engine.task import CLASSIFICATION, Task
 
@@ -242,7 +242,7 @@ class FlatModule:
             loss = self.task.loss(scores, y, "sum")
         counts = self._counted(scores, y, self._right(scores, y))
         sums = torch.cat([loss.to(counts).reshape(1), counts.flatten()])
-        return [set_apart(some) for some in (sums, *self.task.rows(scores, y))]
+        return [sums, *self.task.rows(scores, y)]
 
     @torch.inference_mode()
     def each(self, x: Tensor, y: Tensor, *, keep: bool = False) -> "Each":
@@ -315,16 +315,36 @@ def evaluate(module: FlatModule, w: Tensor, x: Tensor, y: Tensor, targets: Answe
     module.load(w)
     module.model.eval()
     size = module.chunk(x)
-    pieces = zip(torch.split(x, size), torch.split(y, size), strict=True)
-    scored = pieces_to_host([module.score(xs, ys) for xs, ys in pieces])
-    return mean_score(scored, targets, module.task)
+    pieces = Pieces(len(y), size)
+    for at in pieces.starts:
+        pieces.put(at, module.score(x[at : at + size], y[at : at + size]))
+    return mean_score(pieces.to_host(), targets, module.task)
 
 
-def pieces_to_host(pieces: Sequence[Sequence[Tensor]]) -> list[Piece]:
-    """Bring scores of pieces to the host: sums, and what metrics keep, as it is."""
-    sums = to_host([piece[0] for piece in pieces])
-    kept = [[rows.cpu().numpy() for rows in piece[1:]] for piece in pieces]
-    return [[first, *rows] for first, rows in zip(sums, kept, strict=True)]
+class Pieces:
+    """Scores of n examples, of so many at a time: sums, and what metrics keep of each."""
+
+    def __init__(self, n: int, size: int) -> None:
+        """Take how many there are, and how many are scored at once."""
+        self.starts = list(range(0, n, size))
+        self._n, self._size, self._kept = n, size, Together()
+
+    def put(self, at: int, found: Sequence[Tensor]) -> None:
+        """Keep what `FlatModule.score` found of the examples from one on."""
+        (sums, *rows), number = found, at // self._size
+        lengths = [len(self.starts), *(self._n for _ in rows)]
+        places = [slice(number, number + 1), *(slice(at, at + self._size) for _ in rows)]
+        self._kept.put([sums[None], *rows], lengths, places)
+
+    def to_host(self) -> list[Piece]:
+        """Bring all of it to the host."""
+        if not self.starts:
+            return []
+        sums, *rows = (on_host(array) for array in self._kept.arrays)
+        return [
+            [sums[number], *(some[at : at + self._size] for some in rows)]
+            for number, at in enumerate(self.starts)
+        ]
 
 
 def mean_score(pieces: Sequence[Piece], y: Answers, task: Task = CLASSIFICATION) -> Score:

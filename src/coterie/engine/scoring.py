@@ -10,7 +10,7 @@ from torch import Tensor
 
 from coterie.core.arrays import Floats, Ints
 from coterie.engine.contract import NodeScores, Score
-from coterie.engine.device import for_sums, set_apart, to_host
+from coterie.engine.device import Together, for_sums, on_host, set_apart, to_host
 from coterie.engine.module import Answers, FlatModule, Piece, Shards
 from coterie.engine.task import Task
 from coterie.engine.threads import Team
@@ -72,25 +72,23 @@ class Scorer:
         n = len(data)
         loss, right = np.zeros(n), np.zeros(n, dtype=np.int64)
         by_class: list[Ints] = []
+        kept = Together()
 
-        def score(job: tuple[int, list[Some]]) -> list[tuple[Ints, list[Tensor]]]:
+        def score(job: tuple[int, list[Some]]) -> list[tuple[Ints, Tensor]]:
             k, pieces = job
             with self._lender.module() as module:
                 module.load(vector(k))
                 module.model.eval()
-                return [_scored(module, data, *piece, keep=keep) for piece in pieces]
+                return [_scored(module, data, *piece, kept, keep=keep) for piece in pieces]
 
         jobs = list(self._jobs(data, which))
         found = [piece for pieces in self._team.do(score, jobs) for piece in pieces]
-        for (nodes, _), sums in zip(found, to_host([s[0] for _, s in found]), strict=True):
+        for (nodes, _), sums in zip(found, to_host([s for _, s in found]), strict=True):
             c = len(nodes)
             loss[nodes] += sums[:c]
             right[nodes] += sums[c : 2 * c].astype(np.int64)
             by_class.append(sums[2 * c :].astype(np.int64).reshape(2, -1))
-        answers = joined([[rows.cpu().numpy() for rows in s[1:]] for _, s in found])
-        if answers:  # models take their nodes one after the other, examples come by node
-            taken = np.concatenate([rows for _, pieces in jobs for rows, _ in pieces])
-            answers = [rows[np.argsort(taken, kind="stable")] for rows in answers]
+        answers = [on_host(rows) for rows in kept.arrays]
         return Tally(loss, right, *summed_classes(by_class), answers)
 
     def _jobs(self, data: Shards, which: Ints) -> Iterator[tuple[int, list[Some]]]:
@@ -102,11 +100,13 @@ class Scorer:
         there = np.flatnonzero(data.sizes)
         for k in np.unique(which[there]):
             job: list[Some] = []
+            examples = 0
             for piece in _pieces(data, there[which[there] == k], size, self._together):
                 job.append(piece)
-                if sum(len(rows) for rows, _ in job) >= size:
+                examples += len(piece[0])
+                if examples >= size:
                     yield int(k), job
-                    job = []
+                    job, examples = [], 0
             if job:
                 yield int(k), job
 
@@ -123,19 +123,20 @@ def _pieces(data: Shards, nodes: Ints, size: int, together: bool) -> Iterator[So
 
 
 def _scored(
-    module: FlatModule, data: Shards, rows: Ints, owner: Ints, *, keep: bool
-) -> tuple[Ints, list[Tensor]]:
+    module: FlatModule, data: Shards, rows: Ints, owner: Ints, kept: Together, *, keep: bool
+) -> tuple[Ints, Tensor]:
     """Return the m nodes of some examples, which come by node, and sums [2 m + 2 classes].
 
     Losses and right answers of every node, and right answers and examples of every class. They are
-    where the examples are, if that has doubles. Then what metrics keep of each example.
+    where the examples are, if that has doubles. What metrics keep of each example goes to `kept`.
     """
     index = torch.from_numpy(rows).to(data.x.device)
     y = data.y.index_select(0, index)
     each = module.each(data.x.index_select(0, index), y, keep=keep)
     nodes, at = np.unique(owner, return_inverse=True)
     sums = [sums_of(each.losses, at), sums_of(each.right, at), each.by_class.flatten()]
-    return nodes, [set_apart(some) for some in (torch.cat(sums), *each.rows)]
+    kept.put(each.rows, [len(data.y)] * len(each.rows), [index] * len(each.rows))
+    return nodes, set_apart(torch.cat(sums))
 
 
 def joined(pieces: Sequence[Piece]) -> Piece:

@@ -1,8 +1,10 @@
 """Who does the work: threads of one core each, whose results come in the order of the jobs."""
 
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from itertools import islice
 from threading import Event
 from typing import TypeVar
 
@@ -12,6 +14,7 @@ from coterie.core.signals import undisturbed
 from coterie.engine.device import with_generators
 
 NAME = "coterie"
+AHEAD = 2  # jobs of each thread that are begun, or done, before a result is asked for
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 
@@ -32,13 +35,23 @@ class Team:
         weakref.finalize(self, _dismiss, self._pool)
 
     def do(self, work: Callable[[Job], Result], jobs: list[Job]) -> Iterator[Result]:
-        """Do jobs on all cores; results come in the order of the jobs."""
+        """Do jobs on all cores; results come in the order of the jobs.
+
+        Nobody runs far ahead, so that few results are there at a time.
+        """
         if self.workers > 1:
-            futures: list[Future[Result]] = []
+            left, futures = iter(jobs), deque[Future[Result]]()
             try:
-                with undisturbed():  # a thread that starts as Ctrl-C comes is waited for by nobody
-                    futures += [self._pool.submit(work, job) for job in jobs]
-                yield from (future.result() for future in futures)
+                while True:
+                    with undisturbed():  # nobody waits for a thread that starts as Ctrl-C comes
+                        few = islice(left, AHEAD * self.workers - len(futures))
+                        futures += [self._pool.submit(work, job) for job in few]
+                    if not futures:
+                        return
+                    found = futures[0].result()
+                    futures.popleft()
+                    yield found
+                    del found
             except BaseException:
                 self.leaving.set()
                 for future in futures:
@@ -46,7 +59,6 @@ class Team:
                 wait(futures)
                 self.leaving.clear()
                 raise
-            return
         # Random layers draw from streams of their own.
         with torch.random.fork_rng(devices=with_generators(self._device)):
             yield from map(work, jobs)

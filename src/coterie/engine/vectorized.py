@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from coterie.core.arrays import Floats, Ints
-from coterie.core.errors import ModelError
+from coterie.core.errors import ModelError, TrainingError
 from coterie.divergences.sketch import Sketch
 from coterie.engine.contract import (
     Gradients,
@@ -43,10 +43,10 @@ from coterie.engine.module import (
     HeldSizes,
     Nodes,
     Piece,
+    Pieces,
     Shards,
     last_layer,
     mean_score,
-    pieces_to_host,
 )
 from coterie.engine.own_models import distinct, one_by_one, own_models
 from coterie.engine.scoring import Scorer, Tally, of_rows
@@ -237,7 +237,13 @@ class Vectorized:
             )
             sums, own = self._node_steps(models, turns, start, stop, z, mine, weight, K), turns.own
         if self._device.type == "cpu" and not torch.isfinite(sums).all():
+            if isinstance(self._kernel, Dense):
+                self._kernel.forget()
             self._oracle.advance(models, start, stop, z, mine)  # it names the node and the step
+            raise TrainingError(
+                f"steps {start + 1} to {stop}: kernel {self._kernel.name!r} made numbers that are "
+                "not finite, and the plain engine makes none; use train.engine = 'sequential'"
+            )
         return sums, own
 
     def _node_steps(
@@ -437,14 +443,17 @@ class Vectorized:
         if not len(y):
             return []
         size = self.piece(part)
+        pieces = Pieces(len(y), size)
 
-        def score(at: int) -> list[Tensor]:
+        def score(at: int) -> None:
             with self._single.module() as module:
                 module.load(w)
                 module.model.eval()
-                return module.score(x[at : at + size], y[at : at + size])
+                pieces.put(at, module.score(x[at : at + size], y[at : at + size]))
 
-        return pieces_to_host(list(self._team.do(score, list(range(0, len(y), size)))))
+        for _ in self._team.do(score, pieces.starts):
+            pass
+        return pieces.to_host()
 
     def export(self, w: Tensor) -> dict[str, Tensor]:
         """Return the model w as named tensors."""

@@ -92,6 +92,10 @@ class Dense:
         self.d, self.deep = layers[-1].end, len(layers) > 1
         self._own = threading.local()  # of each thread: where it trains
 
+    def forget(self) -> None:
+        """Give up the memory of all threads, in which numbers may be that are none."""
+        self._own = threading.local()
+
     def stack(self, batch: int) -> int:
         """Return how many nodes are trained together with batches of so many examples."""
         each = self._shards.dtype.itemsize * self.d

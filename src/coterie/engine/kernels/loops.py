@@ -11,6 +11,7 @@ none stays none: a run that diverges is seen.
 """
 
 import os
+from contextlib import suppress
 
 import llvmlite.binding
 import numpy as np
@@ -37,9 +38,32 @@ def compiled(function):  # type: ignore[no-untyped-def]
     """Compile on first use; kept beside this file, or in the user's cache, where one can write."""
     how = {"nogil": True, "fastmath": REORDER, "error_model": "numpy"}
     try:
-        return numba.njit(cache=True, **how)(function)
+        return _if_kept(numba.njit(cache=True, **how)(function))
     except RuntimeError:  # there is no place to keep it
         return numba.njit(**how)(function)
+
+
+def _if_kept(function):  # type: ignore[no-untyped-def]
+    """Let a function be compiled again where what was kept is damaged, or the disk is full."""
+    cache = getattr(function, "_cache", None)
+    if cache is None:  # nothing is compiled: NUMBA_DISABLE_JIT
+        return function
+    load, save = cache.load_overload, cache.save_overload
+
+    def load_whole(*given):  # type: ignore[no-untyped-def]
+        try:
+            return load(*given)
+        except Exception:  # of unpickling, which may be any
+            with suppress(OSError):
+                cache.flush()
+            return None
+
+    def save_if_possible(*given):  # type: ignore[no-untyped-def]
+        with suppress(OSError):
+            save(*given)
+
+    cache.load_overload, cache.save_overload = load_whole, save_if_possible
+    return function
 
 
 @compiled
