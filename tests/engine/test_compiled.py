@@ -4,6 +4,7 @@ import math
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -128,7 +129,8 @@ def test_what_was_compiled_and_is_damaged_is_compiled_again(tmp_path: Path) -> N
         assert spec.loader is not None
         module = module_from_spec(spec)
         spec.loader.exec_module(module)
-        return int(compiled(module.double)(21))
+        function: Any = compiled
+        return int(function(module.double)(21))
 
     assert double() == 42
     for kind in ("nbi", "nbc"):
