@@ -188,7 +188,7 @@ def test_an_evaluation_looks_once(name: str, kernel: str, asked: str) -> None:
         far = away(watch, name, kernel)
         models = far.advance(far.initial(), 0, 1, GROUPS)
         there = ASKED[asked](far, models)
-        assert watch.looked == ["_to_copy in engine.device.to_host"]
+        assert watch.looked == ["_to_copy in engine.device.on_host"]
     for one, other in zip(_numbers(here), _numbers(there), strict=True):
         assert other == pytest.approx(one, rel=1e-12)
 
@@ -209,7 +209,7 @@ def test_a_planner_gets_what_it_asks_for_and_no_more_is_looked_at() -> None:
         far = away(watch, "own", "stacked")
         found, sketched = (far.gradients(far.initial().w[0], some) for some in (None, sketch))
         asked = {line.rpartition(".")[2] for line in watch.looked}
-        assert asked == {"to_host", "summed_gram", "cosines", "rows"}
+        assert asked == {"on_host", "summed_gram", "cosines", "rows"}
     assert np.allclose(found.gram, exact.gram, rtol=0, atol=1e-12)  # type: ignore[arg-type]
     assert np.allclose(sketched.sketches, drawn.sketches)  # type: ignore[arg-type]
 
@@ -234,7 +234,7 @@ def test_a_run_looks_at_its_scores_alone() -> None:
         there = run(NAME, "stacked")
         asked = {line.rpartition(" ")[2] for line in watch.looked}
         tried = {"engine.habits._few", "engine.habits.treats_examples_alone"}  # the module, once
-        assert asked == {"engine.device.to_host", *tried}
+        assert asked == {"engine.device.on_host", *tried}
     assert [value is None for value in there] == [value is None for value in here]
     some = [[value for value in values if value is not None] for values in (there, here)]
     assert some[0] == pytest.approx(some[1], rel=1e-5)

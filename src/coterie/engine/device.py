@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from threading import Lock
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -120,6 +121,5 @@ def to_host(found: Sequence[Tensor]) -> list[Floats]:
     """
     if any(some.device.type == "cpu" for some in found) or not found:
         return [some.cpu().double().numpy() for some in found]
-    whole, sizes = torch.cat(list(found)).cpu().double(), [len(some) for some in found]
-    pieces = torch.split(whole, sizes)
-    return [piece.numpy() for piece in pieces]
+    whole = on_host(torch.cat(list(found))).astype(np.float64, copy=False)
+    return np.split(whole, np.cumsum([len(some) for some in found])[:-1])
