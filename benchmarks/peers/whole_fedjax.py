@@ -8,7 +8,7 @@ are, and one, two, three and four: two are quickest for batches of 128, one for 
 On two cores it is the jit backend too, with XLA's threads. The pmap backend was tried with a device
 a core (it needs one length of batches, and jax_pmap_no_rank_reduction off, else FedJAX 0.0.17 gets
 weights with an axis too many): it took 1.4 to 1.6 times as long on 2nn-100, a tenth longer on
-sr-1000, 2nn-1000 and lr-mnist, and as long on cnn-100.
+sr-1000, 2nn-1000 and lr-mnist.
 
 The CNN has no local response normalisation here.
 """
@@ -22,9 +22,6 @@ import numpy as np
 from case import Task, asked
 from fedjax.algorithms import fed_avg
 from run_fedjax import Cut, cross_entropy, first_weights, forward
-
-CHUNK = 500  # test examples at once
-
 
 LARGE = 64  # examples of a batch
 
@@ -66,8 +63,8 @@ def run(task: Task) -> None:
         client_batch_hparams=fedjax.ShuffleRepeatBatchHParams(case.batch),
     )
     pieces = [
-        jax.device_put({"x": x[i : i + CHUNK], "y": y[i : i + CHUNK]})
-        for i in range(0, len(y), CHUNK)
+        jax.device_put({"x": x[i : i + task.piece], "y": y[i : i + task.piece]})
+        for i in range(0, len(y), task.piece)
     ]
 
     @jax.jit
