@@ -1,14 +1,14 @@
 # mypy: ignore-errors
-"""A whole run by FedJAX: federated averaging with the jit backend, set up as in run_fedjax.py.
+"""A whole run by FedJAX: federated averaging, set up as in run_fedjax.py.
 
 Compiling is part of the run, so the last short batch of a node is padded to one of few lengths, as
 FedJAX's guide has it, and a mask keeps the padding out of the loss. Tried were all lengths as they
 are, and one, two, three and four: two are quickest for batches of 128, one for batches of 10.
 
-On two cores it is the jit backend too, with XLA's threads. The pmap backend was tried with a device
-a core (it needs one length of batches, and jax_pmap_no_rank_reduction off, else FedJAX 0.0.17 gets
-weights with an axis too many): it took 1.4 to 1.6 times as long on 2nn-100, a tenth longer on
-sr-1000, 2nn-1000 and lr-mnist, and as long on cnn-100.
+On several cores the CNN has the pmap backend, with a device a core: on two, wall seconds were a
+tenth less than with the jit backend and XLA's threads (least of six turns each, on a busy machine).
+All else has the jit backend: pmap took a tenth to a fifth longer there. Pmap needs one length of
+batches, and jax_pmap_no_rank_reduction off, else FedJAX 0.0.17 gets weights with an axis too many.
 
 The CNN has no local response normalisation here.
 """
@@ -23,9 +23,6 @@ from case import Task, asked
 from fedjax.algorithms import fed_avg
 from run_fedjax import Cut, cross_entropy, first_weights, forward
 
-CHUNK = 500  # test examples at once
-
-
 LARGE = 64  # examples of a batch
 
 
@@ -34,12 +31,12 @@ def floats(images: np.ndarray) -> np.ndarray:
     return (images.transpose(0, 2, 3, 1) / np.float32(255)).astype(np.float32)
 
 
-def clients_of(task: Task):
+def clients_of(task: Task, backend: str):
     """Return a function that makes a client when it is first asked for, and keeps it."""
     x, y = task.array("train_x"), task.array("train_y")
     starts = np.concatenate([[0], np.cumsum(task.sizes())])
     keys = jax.random.split(jax.random.PRNGKey(0), task.case.nodes)
-    buckets = 2 if task.batch >= LARGE else 1
+    buckets = 2 if backend == "jit" and task.batch >= LARGE else 1
     kept = {}
 
     def client(i: int):
@@ -52,9 +49,9 @@ def clients_of(task: Task):
     return client, kept
 
 
-def run(task: Task) -> None:
+def run(task: Task, backend: str) -> None:
     """Run the case."""
-    case, client, kept = task.case, *clients_of(task)
+    case, client, kept = task.case, *clients_of(task, backend)
     x, y = floats(task.array("test_x")), task.array("test_y").astype(np.int32)
     model = fedjax.create_model_from_haiku(
         hk.transform(partial(forward, task.model)), {"x": x[:1], "y": y[:1]}, cross_entropy
@@ -66,8 +63,8 @@ def run(task: Task) -> None:
         client_batch_hparams=fedjax.ShuffleRepeatBatchHParams(case.batch),
     )
     pieces = [
-        jax.device_put({"x": x[i : i + CHUNK], "y": y[i : i + CHUNK]})
-        for i in range(0, len(y), CHUNK)
+        jax.device_put({"x": x[i : i + task.piece], "y": y[i : i + task.piece]})
+        for i in range(0, len(y), task.piece)
     ]
 
     @jax.jit
@@ -90,8 +87,13 @@ def run(task: Task) -> None:
 
 def main() -> None:
     """Run what was asked for."""
-    with fedjax.for_each_client_backend("jit"):
-        run(asked(__doc__))
+    task = asked(__doc__)
+    backend = "pmap" if task.cores > 1 and task.model.startswith("cnn") else "jit"
+    if backend == "pmap":
+        jax.config.update("jax_num_cpu_devices", task.cores)
+        jax.config.update("jax_pmap_no_rank_reduction", False)
+    with fedjax.for_each_client_backend(backend):
+        run(task, backend)
 
 
 if __name__ == "__main__":
