@@ -185,6 +185,9 @@ def _follow(
     if "tutorials" in page.parts:  # which begin with nothing
         shutil.rmtree(folder / "runs")
     monkeypatch.setattr(sys, "path", [*sys.path])
+    for block in blocks(page):  # another test may have a module of that name
+        if block.title.endswith(".py"):
+            monkeypatch.delitem(sys.modules, Path(block.title).stem, raising=False)
     before = set(sys.modules)
     for block in blocks(page):
         if block.title:
