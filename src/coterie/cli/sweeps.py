@@ -1,7 +1,7 @@
 """`coterie sweep` and `coterie reproduce`: many runs, done once each, and what they say."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from shlex import join
 from typing import TYPE_CHECKING, Any
@@ -254,7 +254,9 @@ def _reproduce(
     ran = {run.folder: make_config(run.config) for run in own}
     odd = {run.folder for run in own if ran[run.folder] != every[order[run.folder]].config}
     left_out += [f"{folder}: has other settings than the run of that name" for folder in odd]
-    runs = sorted((run for run in own if run.folder not in odd), key=lambda run: order[run.folder])
+    # Settings that there were none of when a run was made have their defaults.
+    same = [replace(run, config=asdict(ran[run.folder])) for run in own if run.folder not in odd]
+    runs = sorted(same, key=lambda run: order[run.folder])
     others = {path.parent for path in folder.rglob(ROWS)} - {job.folder for job in every}
     left_out += [f"{other}: not a run of this experiment at this scale" for other in sorted(others)]
     whole = [ran[run.folder] for run in runs if run.summary["status"] == "complete"]
