@@ -57,14 +57,15 @@ class Single:
         at: At | None,
     ) -> list[Tensor]:
         """Take steps start+1 .. stop from the models w[rows]; returns these [c, d] in a list."""
-        found = w.index_select(0, rows)
+        here = w.device.type == "cpu"  # elsewhere the rows are not looked at
+        given = [w[k] for k in rows.tolist()] if here else w.index_select(0, rows)
+        found = w.new_empty(len(nodes), w.shape[1])
         with self.module() as module:
             module.model.train()
             for number, i in enumerate(nodes):
-                module.load(found[number])
+                module.load(given[number])
                 own = None if at is None else at.one(number)
-                look = w.device.type == "cpu"
-                local_steps(module, self._shards, int(i), start, stop, steps, rule, own, look=look)
+                local_steps(module, self._shards, int(i), start, stop, steps, rule, own, look=here)
                 found[number] = module.flat
         return [found]
 
