@@ -13,6 +13,7 @@ import logging
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -36,6 +37,7 @@ FORM = "coterie decoded 2"  # changes when a reader decodes the same files to ot
 HASHED = "coterie decoded 1"  # stays, so that arrays of an older form are replaced in their place
 KEY = ".coterie-key"  # in a source that coterie made: the sha256 its arrays are under
 SCRATCH = ".new-"
+TRIES, WAIT_S = 20, 0.05  # to open arrays that were just kept
 Reader = Callable[[list[Path], Room, Tick], Dataset]
 
 
@@ -101,10 +103,11 @@ def load_cached(
         raise DataError(f"{home}: cannot be written ({error.strerror or error})") from error
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    kept = _open(home / key)
-    if kept is None:
-        raise DataError(f"{home}: was changed by another process; try again")
-    return kept
+    for _ in range(TRIES):  # another process may be putting its own in this place
+        if (kept := _open(home / key)) is not None:
+            return kept
+        time.sleep(WAIT_S)
+    raise DataError(f"{home}: was changed by another process; try again")
 
 
 def _checked(dataset: Dataset, top: Path) -> Dataset:
