@@ -72,6 +72,15 @@ def test_runs_with_other_settings_or_not_complete_are_not_copied(tmp_path: Path)
     jobs = place_jobs(expand({**same, **small, "partition": nodes, **sweep}), second)
     assert len(had_beside(jobs, second)) == 1
     (source,) = (path for path in first.glob("*fedavg*") if "hier" not in path.name)
+    for name, text in {
+        "meta.json": '{"retimed": ["network.combine=all"]}',
+        "config.toml": (source / "config.toml").read_text().replace("steps = 5", "steps = 6"),
+    }.items():
+        kept = (source / name).read_text()
+        (source / name).write_text(text)
+        assert had_beside(jobs, second) == {}
+        (source / name).write_text(kept)
+    assert len(had_beside(jobs, second)) == 1
     (source / "summary.json").write_text('{"status": "diverged"}')
     assert take_over(jobs, second) == 0
     assert not second.exists()

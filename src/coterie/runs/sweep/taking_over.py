@@ -6,13 +6,14 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from coterie.config.files import to_toml
+from coterie.config.files import code_of, to_toml
 from coterie.config.settings import Config
 from coterie.core.errors import RecordError
 from coterie.core.files import write_atomically, writing
+from coterie.core.regular import read_mapping
 from coterie.runs.record import COMPLETE, RUNS, ended
 from coterie.runs.sweep.jobs import Job
-from coterie.runs.sweep.resume import known_jobs, sweep_folder
+from coterie.runs.sweep.resume import known_jobs, recorded_jobs, sweep_folder
 
 
 def unlabelled(config: Config) -> Config:
@@ -37,9 +38,17 @@ def had_beside(jobs: Iterable[Job], folder: Path) -> dict[Path, Path]:
         with suppress(RecordError):
             for there in known_jobs(told.parent, wanted):
                 own = wanted.get(unlabelled(there.config))
-                if own is not None and ended(there.folder) == COMPLETE:
+                if own is not None and _was_trained(there):
                     found.setdefault(own, there.folder)
     return found
+
+
+def _was_trained(job: Job) -> bool:
+    """Whether a run is complete, by the settings it is listed with, and not timed anew alone."""
+    if ended(job.folder) != COMPLETE or "retimed" in read_mapping(job.folder / "meta.json"):
+        return False
+    (there,) = recorded_jobs(job.folder, code_of(job.config))
+    return there.config == job.config
 
 
 def take_over(jobs: Collection[Job], folder: Path) -> int:
