@@ -32,9 +32,11 @@ from coterie.engine.kernels import Kernel
 from coterie.engine.kernels.batching import stacks
 from coterie.engine.kernels.calibrate import choose_kernel, takes_long
 from coterie.engine.kernels.compiled import Compiled, compiling_pays, has_numba, loads
+from coterie.engine.kernels.convolved import Convolved
 from coterie.engine.kernels.dense import Dense, find_chain
 from coterie.engine.kernels.single import Single
 from coterie.engine.kernels.stacked import Stacked
+from coterie.engine.kernels.stages import find_net
 from coterie.engine.local_rule import PLAIN, LocalRule
 from coterie.engine.means import add_up, counts, divide
 from coterie.engine.memory import OWN, remembering
@@ -157,7 +159,8 @@ class Vectorized:
 
     def _named(self, kernel: str) -> Kernel:
         kernels = self._kernels()
-        if kernel == Compiled.name and not (kernel in kernels and loads()):
+        needs = (Compiled.name, Convolved.name)
+        if kernel in needs and not (kernel in kernels and loads()):
             raise ModelError(
                 "the run was begun with compiled loops, which need Numba; install it: "
                 "pip install 'coterie[fast]'"
@@ -170,17 +173,24 @@ class Vectorized:
             kernels["stacked"] = lambda: Stacked(
                 self._model, self._shards, self._single, self._task
             )
-        layers = find_chain(self._model)
+        numba = self._device.type == "cpu" and has_numba()
+        layers, net = find_chain(self._model), find_net(self._model)
+        if net and numba and self._habits.draws_apart and self._task.softmax:
+            kernels["convolved"] = lambda: Convolved(
+                self._model, net, self._shards, self._team.workers, self._habits, self._task
+            )
         if self._alone and layers and layers[-1].end == self._d and self._task.softmax:
             kernels["dense"] = lambda: Dense(layers, self._shards)
-            if self._device.type == "cpu" and has_numba():
+            if numba:
                 kernels["compiled"] = lambda: Compiled(layers, self._shards)
         return kernels
 
     def _choose(self) -> Kernel:
         kernels = self._kernels()
-        if "compiled" in kernels and compiling_pays(self._steps, self._rule, self._work * self._d):
-            return kernels["compiled"]()
+        loops = [name for name in (Compiled.name, Convolved.name) if name in kernels]
+        if loops and compiling_pays(self._steps, self._rule, self._work * self._d):
+            return kernels[loops[0]]()
+        kernels.pop(Convolved.name, None)
         if "dense" in kernels or len(kernels) == 1:
             return kernels.get("dense", kernels["single"])()
         return choose_kernel(
@@ -237,7 +247,7 @@ class Vectorized:
             )
             sums, own = self._node_steps(models, turns, start, stop, z, mine, weight, K), turns.own
         if self._device.type == "cpu" and not torch.isfinite(sums).all():
-            if isinstance(self._kernel, Dense):
+            if isinstance(self._kernel, Dense | Convolved):
                 self._kernel.forget()
             self._oracle.advance(models, start, stop, z, mine)  # it names the node and the step
             raise TrainingError(
@@ -290,7 +300,7 @@ class Vectorized:
             c = kernel.stack(self._steps.batch_size or int(self._shards.sizes[nodes[0]]))
             for few in stacks(self._shards.sizes[nodes], c, padded=not self._steps.batch_size):
                 done = stepped(nodes[few])
-                if kernel is self._single:
+                if isinstance(kernel, Single):
                     return [(int(z[nodes[0]]), float(weight[nodes[0]]), done[0][0])]
                 add_up(total, weights[:, few], done)
             return [(int(k), float(mass[at]), total[at]) for at, k in enumerate(groups)]
@@ -314,7 +324,7 @@ class Vectorized:
         """
         if not len(nodes):
             return []
-        if self._kernel is self._single:
+        if isinstance(self._kernel, Single):
             return [nodes[at : at + 1] for at in range(len(nodes))]
         order = nodes[np.lexsort((nodes, -self._shards.sizes[nodes]))]
         c = self._kernel.stack(self._steps.batch_size or int(self._shards.sizes[order[0]]))
@@ -404,7 +414,7 @@ class Vectorized:
 
         Nodes that train one by one on actors are scored so, as no digit may depend on who has them.
         """
-        apart = not self._whole and self._kernel is self._single
+        apart = not self._whole and isinstance(self._kernel, Single)
         return Scorer(self._single, self._team, together=self._habits.scores_apart and not apart)
 
     def _tally(self, data: Shards, models: Models, *, keep: bool = False) -> Tally:

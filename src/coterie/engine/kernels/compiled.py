@@ -39,10 +39,11 @@ def compiling_pays(steps: LocalSteps, rule: LocalRule, work: float) -> bool:
 
     `work` counts weights times examples. Speeds are not measured, so that no digit depends on them.
     """
-    return work >= MUCH and _serves(steps, rule) and loads()
+    return work >= MUCH and serves(steps, rule) and loads()
 
 
-def _serves(steps: LocalSteps, rule: LocalRule) -> bool:
+def serves(steps: LocalSteps, rule: LocalRule) -> bool:
+    """Whether compiled loops can take such steps: plain SGD in mini-batches."""
     return rule.fused and not rule.update.local and steps.batch_size is not None
 
 
@@ -61,7 +62,7 @@ class Compiled(Dense):
 
     def serves(self, steps: LocalSteps, rule: LocalRule) -> bool:
         """Whether compiled loops can take such steps."""
-        return _serves(steps, rule)
+        return serves(steps, rule)
 
     def add(
         self,
@@ -103,31 +104,12 @@ class Compiled(Dense):
         )
 
     def _table(self, batch: int) -> tuple[Ints, Floats]:
-        """Return where every layer lies in memory [layers + 1, 9], and that memory, of zeros.
-
-        The columns are named in loops.py. The last row is of the scores, and of the place where a
-        gradient is made.
-        """
+        """Return where every layer lies in memory [layers + 1, 10], and that memory."""
         known: tuple[int, Ints, Floats] | None = getattr(self._own, "table", None)
-        if known is not None and known[0] == batch:
-            return known[1:]
-        from coterie.engine.kernels.loops import LANES, ROWS
-
-        m, at, table = _filled(batch, ROWS), 0, []
-        for n in self._layers:
-            stride, height = _filled(n.columns, LANES), n.rows + n.rows % 2
-            weights, at = at, at + height * stride
-            biases, at = at, at + _filled(n.rows, LANES)
-            values, at = at, at + m * stride
-            row = [n.at, n.bias, n.rows, n.columns, stride, weights, biases, values, n.relu]
-            table.append(row)
-        classes = _filled(self._layers[-1].rows, LANES)
-        widest = max(_filled(n.columns, LANES) for n in self._layers)
-        table.append([0, 0, 0, 0, classes, at, 0, at + m * widest, 0])
-        # torch's memory begins at a multiple of 64 bytes
-        space = torch.zeros(at + m * (widest + classes), dtype=self._shards.dtype).numpy()
-        self._own.table = batch, np.array(table, dtype=np.int64), space
-        return self._own.table[1:]  # type: ignore[no-any-return]
+        if known is None or known[0] != batch:
+            table, space = layers_in_memory(self._layers, batch, self._shards.dtype)
+            known = self._own.table = batch, table, space
+        return known[1:]
 
     def _order(self, nodes: Ints, start: int, stop: int, steps: LocalSteps) -> tuple[Ints, Ints]:
         """Rows of the data that nodes take, node by node and step by step, and where steps end."""
@@ -156,6 +138,36 @@ class Compiled(Dense):
                 place = found[ends[number, column] : ends[number, column + 1]]
                 place += np.arange(len(place)) if own is None else own
         return found, ends
+
+
+def layers_in_memory(
+    layers: Sequence[Layer], batch: int, dtype: torch.dtype, drops: Sequence[float] = ()
+) -> tuple[Ints, Floats]:
+    """Return where every layer lies in memory [layers + 1, 10], and that memory, of zeros.
+
+    The columns are named in loops.py. The last row is of the scores, and of the place where a
+    gradient is made. `drops` says how likely a layer's values are dropped.
+    """
+    from coterie.engine.kernels.loops import LANES, ROWS
+
+    m, at, table = _filled(batch, ROWS), 0, []
+    for number, n in enumerate(layers):
+        stride, height = _filled(n.columns, LANES), n.rows + n.rows % 2
+        weights, at = at, at + height * stride
+        biases, at = at, at + _filled(n.rows, LANES)
+        values, at = at, at + m * stride
+        factors = 0
+        if drops and drops[number]:
+            factors, at = at, at + m * _filled(n.rows, LANES)
+        table.append(
+            [n.at, n.bias, n.rows, n.columns, stride, weights, biases, values, n.relu, factors]
+        )
+    classes = _filled(layers[-1].rows, LANES)
+    widest = max(_filled(n.columns, LANES) for n in layers)
+    table.append([0, 0, 0, 0, classes, at, 0, at + m * widest, 0, 0])
+    # torch's memory begins at a multiple of 64 bytes
+    space = torch.zeros(at + m * (widest + classes), dtype=dtype).numpy()
+    return np.array(table, dtype=np.int64), space
 
 
 def _filled(count: int, by: int) -> int:

@@ -66,12 +66,13 @@ def find_chain(model: nn.Module) -> list[Layer] | None:
             layers.append(Layer(module.out_features, module.in_features, start, has_bias, False))
         elif type(module) is nn.ReLU and layers:
             layers[-1] = Layer(**{**vars(layers[-1]), "relu": True})
-        elif not (type(module) is nn.Flatten and at == 0 and _flattens_all(module)):
+        elif not (type(module) is nn.Flatten and at == 0 and flattens_all(module)):
             return None
     return layers if layers and not layers[-1].relu else None
 
 
-def _flattens_all(module: nn.Flatten) -> bool:
+def flattens_all(module: nn.Flatten) -> bool:
+    """Whether a row of numbers is left of every example."""
     return module.start_dim == 1 and module.end_dim == -1
 
 

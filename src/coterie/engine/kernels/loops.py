@@ -30,7 +30,11 @@ else:
 
 REORDER = {"reassoc", "contract", "nsz", "arcp"}
 LANES, ROWS = 16, 5  # numbers of one row, and rows of one batch, come in multiples of these
-PLACE, BIAS, HEIGHT, WIDTH, STRIDE, WEIGHTS, BIASES, VALUES, RELU = range(9)  # of a layer's table
+# Of a layer's table; DROPS is where its values' factors lie, which dropout draws, or 0.
+PLACE, BIAS, HEIGHT, WIDTH, STRIDE, WEIGHTS, BIASES, VALUES, RELU, DROPS = range(10)
+# Numbers of long rows that are taken at a time. Their places have no sign: LLVM would else look
+# for negative ones, which count from the end.
+PIECE = 1024
 zero = np.float32(0)  # which a sum of doubles makes one of
 
 
@@ -76,16 +80,17 @@ def train(given, rows, total, group, share, table, space, x, unit, y, order, end
     `space` is memory that was full of zeros.
     """
     for i in range(len(rows)):
-        _load(given[rows[i]], table, space)
+        load(given[rows[i]], table, space)
         for t in range(len(rates)):
             for at in range(ends[i, t], ends[i, t + 1], width):
                 taken = order[at : min(at + width, ends[i, t + 1])]
-                _step(table, space, x, unit, y, taken, rates[t])
+                _gather(x, unit, taken, _values(table, space, 0, _filled(len(taken))))
+                _step(table, space, y, taken, rates[t], False)
         _add(total[group[i]], share[i], table, space)
 
 
 @compiled
-def _load(w, table, space):  # type: ignore[no-untyped-def]
+def load(w, table, space):  # type: ignore[no-untyped-def]
     """Copy a model [d] to where it is trained."""
     for layer in table[:-1]:
         height, width = layer[HEIGHT], layer[WIDTH]
@@ -108,6 +113,25 @@ def _add(total, share, table, space):  # type: ignore[no-untyped-def]
         if layer[BIAS]:
             here, there = layer[BIASES], layer[PLACE] + height * width
             _add_row(total[there : there + height], share, space[here : here + height])
+
+
+@compiled
+def store(table, space, w):  # type: ignore[no-untyped-def]
+    """Copy what was trained to a model [d]."""
+    for layer in table[:-1]:
+        height, width = layer[HEIGHT], layer[WIDTH]
+        for o in range(height):
+            here, there = layer[WEIGHTS] + o * layer[STRIDE], layer[PLACE] + o * width
+            _copy(w[there : there + width], space[here : here + width])
+        if layer[BIAS]:
+            here, there = layer[BIASES], layer[PLACE] + height * width
+            _copy(w[there : there + height], space[here : here + height])
+
+
+@compiled
+def _filled(count):  # type: ignore[no-untyped-def]
+    """Round the rows of a batch up."""
+    return -(-count // ROWS) * ROWS
 
 
 @compiled
@@ -138,16 +162,34 @@ def _weight(layer, space):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _step(table, space, x, unit, y, taken, rate):  # type: ignore[no-untyped-def]
-    """Take one batch: forward, then back; a layer's values give way to their gradient."""
-    last = len(table) - 1
-    m = -(-len(taken) // ROWS) * ROWS
-    _gather(x, unit, taken, _values(table, space, 0, m))
+def learn(table, space, values, y, taken, rate, before):  # type: ignore[no-untyped-def]
+    """Take one batch whose values [B, in] others made; their gradient goes to before [B, in]."""
+    m, width = _filled(len(taken)), values.shape[1]
+    into = _values(table, space, 0, m)
+    into[len(taken) :] = zero
+    for r in range(len(taken)):
+        _copy(into[r, :width], values[r])
+    _step(table, space, y, taken, rate, True)
+    spare, stride = table[-1, WEIGHTS], table[0, STRIDE]
+    for r in range(len(taken)):
+        here = spare + r * stride
+        _copy(before[r], space[here : here + width])
+
+
+@compiled
+def _step(table, space, y, taken, rate, whole):  # type: ignore[no-untyped-def]
+    """Take one batch: forward, then back; a layer's values give way to their gradient.
+
+    That of the first values is made where the `whole` way back is gone, in the spare place.
+    """
+    last, m = len(table) - 1, _filled(len(taken))
     for number in range(last):
         layer = table[number]
         out = _values(table, space, number + 1, m)
         _forward(_values(table, space, number, m), _weight(layer, space), out)
         _add_bias(out, space[layer[BIASES] : layer[BIASES] + out.shape[1]], layer[RELU])
+        if layer[DROPS]:
+            _multiply(out, space[layer[DROPS] : layer[DROPS] + out.size].reshape(out.shape))
     dy = _values(table, space, last, m)
     _less_one(dy, y, taken, table[last - 1, HEIGHT], rate)
     for number in range(last - 1, -1, -1):
@@ -155,7 +197,7 @@ def _step(table, space, x, unit, y, taken, rate):  # type: ignore[no-untyped-def
         into, weight = _values(table, space, number, m), _weight(layer, space)
         spare = table[last, WEIGHTS]
         dx = space[spare : spare + into.size].reshape(into.shape)
-        if number:
+        if number or whole:
             _back(dy, weight, dx)
         _update(into, weight, dy)
         if layer[BIAS]:
@@ -165,6 +207,9 @@ def _step(table, space, x, unit, y, taken, rate):  # type: ignore[no-untyped-def
                     bias[o] -= dy[r, o]
         if number:
             _through(dx, into, table[number - 1, RELU])
+            drops = table[number - 1, DROPS]
+            if drops:
+                _multiply(into, space[drops : drops + into.size].reshape(into.shape))
         dy = into
 
 
@@ -184,6 +229,13 @@ def _add_bias(out, bias, relu):  # type: ignore[no-untyped-def]
         for o in range(len(bias)):
             value = out[r, o] + bias[o]
             out[r, o] = zero if relu and value < zero else value
+
+
+@compiled
+def _multiply(values, factors):  # type: ignore[no-untyped-def]
+    for r in range(len(values)):
+        for d in range(values.shape[1]):
+            values[r, d] *= factors[r, d]
 
 
 @compiled
@@ -240,59 +292,65 @@ def _forward(x, weight, out):  # type: ignore[no-untyped-def]
 
 @compiled
 def _back(dy, weight, dx):  # type: ignore[no-untyped-def]
-    """dx [m, stride] = dy weight, four rows of the weight at a time, then two."""
+    """dx [m, stride] = dy weight, four rows of the weight at a time, then two.
+
+    Long rows are taken in pieces, so that those at work stay in the first-level cache.
+    """
     height, stride = weight.shape
     whole = height - height % 4
-    for r in range(0, len(dy), ROWS):
-        dx[r : r + ROWS] = zero
-        for o in range(0, whole, 4):
-            for k in range(r, r + ROWS):
-                a0, a1, a2, a3 = dy[k, o], dy[k, o + 1], dy[k, o + 2], dy[k, o + 3]
-                for d in range(stride):
-                    dx[k, d] += (
-                        a0 * weight[o, d]
-                        + a1 * weight[o + 1, d]
-                        + a2 * weight[o + 2, d]
-                        + a3 * weight[o + 3, d]
-                    )
-        for o in range(whole, height, 2):
-            for k in range(r, r + ROWS):
-                a0, a1 = dy[k, o], dy[k, o + 1]
-                for d in range(stride):
-                    dx[k, d] += a0 * weight[o, d] + a1 * weight[o + 1, d]
+    for begin in range(0, stride, PIECE):
+        at, end = np.uint64(begin), np.uint64(min(begin + PIECE, stride))
+        for r in range(0, len(dy), ROWS):
+            dx[r : r + ROWS, at:end] = zero
+            for o in range(0, whole, 4):
+                for k in range(r, r + ROWS):
+                    a0, a1, a2, a3 = dy[k, o], dy[k, o + 1], dy[k, o + 2], dy[k, o + 3]
+                    for d in range(at, end):
+                        dx[k, d] += (
+                            a0 * weight[o, d]
+                            + a1 * weight[o + 1, d]
+                            + a2 * weight[o + 2, d]
+                            + a3 * weight[o + 3, d]
+                        )
+            for o in range(whole, height, 2):
+                for k in range(r, r + ROWS):
+                    a0, a1 = dy[k, o], dy[k, o + 1]
+                    for d in range(at, end):
+                        dx[k, d] += a0 * weight[o, d] + a1 * weight[o + 1, d]
 
 
 @compiled
 def _update(x, weight, dy):  # type: ignore[no-untyped-def]
-    """weight -= dy' x, ten rows of x at a time, then five."""
+    """weight -= dy' x, ten rows of x at a time, then five; long rows in pieces."""
     height, stride = weight.shape
-    for r in range(0, len(x) - ROWS, 2 * ROWS):
-        for o in range(height):
-            a0, a1, a2, a3, a4 = dy[r, o], dy[r + 1, o], dy[r + 2, o], dy[r + 3, o], dy[r + 4, o]
-            b0, b1, b2 = dy[r + 5, o], dy[r + 6, o], dy[r + 7, o]
-            b3, b4 = dy[r + 8, o], dy[r + 9, o]
-            for d in range(stride):
-                weight[o, d] -= (
-                    a0 * x[r, d]
-                    + a1 * x[r + 1, d]
-                    + a2 * x[r + 2, d]
-                    + a3 * x[r + 3, d]
-                    + a4 * x[r + 4, d]
-                    + b0 * x[r + 5, d]
-                    + b1 * x[r + 6, d]
-                    + b2 * x[r + 7, d]
-                    + b3 * x[r + 8, d]
-                    + b4 * x[r + 9, d]
-                )
-    if len(x) % (2 * ROWS):
-        _less_five(x[len(x) - ROWS :], weight, dy[len(x) - ROWS :])
+    for begin in range(0, stride, PIECE):
+        at, end = np.uint64(begin), np.uint64(min(begin + PIECE, stride))
+        for r in range(0, len(x) - ROWS, 2 * ROWS):
+            for o in range(height):
+                a0, a1, a2, a3 = dy[r, o], dy[r + 1, o], dy[r + 2, o], dy[r + 3, o]
+                a4, b0, b1, b2 = dy[r + 4, o], dy[r + 5, o], dy[r + 6, o], dy[r + 7, o]
+                b3, b4 = dy[r + 8, o], dy[r + 9, o]
+                for d in range(at, end):
+                    weight[o, d] -= (
+                        a0 * x[r, d]
+                        + a1 * x[r + 1, d]
+                        + a2 * x[r + 2, d]
+                        + a3 * x[r + 3, d]
+                        + a4 * x[r + 4, d]
+                        + b0 * x[r + 5, d]
+                        + b1 * x[r + 6, d]
+                        + b2 * x[r + 7, d]
+                        + b3 * x[r + 8, d]
+                        + b4 * x[r + 9, d]
+                    )
+        if len(x) % (2 * ROWS):
+            _less_five(x[len(x) - ROWS :], weight, dy[len(x) - ROWS :], at, end)
 
 
 @compiled
-def _less_five(x, weight, dy):  # type: ignore[no-untyped-def]
-    """weight -= dy' x, for five rows."""
-    height, stride = weight.shape
-    for o in range(height):
+def _less_five(x, weight, dy, at, end):  # type: ignore[no-untyped-def]
+    """weight -= dy' x, for five rows and some columns."""
+    for o in range(len(weight)):
         a0, a1, a2, a3, a4 = dy[0, o], dy[1, o], dy[2, o], dy[3, o], dy[4, o]
-        for d in range(stride):
+        for d in range(at, end):
             weight[o, d] -= a0 * x[0, d] + a1 * x[1, d] + a2 * x[2, d] + a3 * x[3, d] + a4 * x[4, d]

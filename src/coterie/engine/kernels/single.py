@@ -120,7 +120,7 @@ def local_steps(
     descent = Descent(rule, ws, at)
     for t in range(start + 1, stop + 1):
         if module.draws:
-            module.seed((steps.seed * 1_000_003 + t) * 1_000_003 + i)
+            module.seed(drawing_seed(steps, t, i))
         for batch in _sent(steps.batches(t, i, len(y)), x.device):
             xs, ys = (x, y) if batch is None else (x[batch], y[batch])
             with model_errors(f"at step {t} on node {i} with a batch of {len(ys)}"):
@@ -132,6 +132,11 @@ def local_steps(
                     f"(now {steps.lr:g})"
                 )
             descent.step([g[None] for g in grads], steps.lr_at(t))
+
+
+def drawing_seed(steps: LocalSteps, t: int, i: int) -> int:
+    """Return the seed of what node i draws in step t, beside its batches."""
+    return (steps.seed * 1_000_003 + t) * 1_000_003 + i
 
 
 def _sent(batches: Sequence[Ints | None], device: torch.device) -> "Sequence[Ints | Tensor | None]":

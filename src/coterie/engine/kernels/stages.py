@@ -1,0 +1,175 @@
+"""A network of convolutions taken apart: stages on images, then a chain of linear layers."""
+
+from dataclasses import dataclass, replace
+from math import prod
+
+from torch import nn
+
+from coterie.engine.kernels.dense import Layer, flattens_all, has_hooks
+from coterie.models.norm import LocalNorm
+
+WIDE = 16  # channels of a convolution come in multiples of this
+MOST_SIDE = 16  # of a window that is pooled: places in it are bytes
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """A convolution: where its weight [out, in, h, w] and bias lie in the vector."""
+
+    shape: tuple[int, int, int, int]
+    at: int
+    bias: bool
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+
+    @property
+    def end(self) -> int:
+        """Where the next layer begins."""
+        return self.at + prod(self.shape) + self.bias * self.shape[0]
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The most of every window of side x side."""
+
+    side: int
+
+
+@dataclass(frozen=True)
+class Relu:
+    """max(0, x)."""
+
+
+@dataclass(frozen=True)
+class Norm:
+    """Local response normalisation over `size` channels."""
+
+    size: int
+    a: float
+    k: float
+
+
+Stage = Convolution | Pool | Relu | Norm
+
+
+@dataclass(frozen=True)
+class Net:
+    """Stages on images, then linear layers; dropout before the first, and after each, or 0."""
+
+    stages: tuple[Stage, ...]
+    layers: tuple[Layer, ...]
+    drop_first: float
+    drops: tuple[float, ...]
+
+
+def find_net(model: nn.Module) -> Net | None:
+    """Return a module's stages, if it is convolutions, then linear layers; else None.
+
+    ReLU and pooling change places where pooling comes second: the same numbers, a part of the work.
+
+    >>> net = find_net(nn.Sequential(nn.Conv2d(1, 16, 3), nn.ReLU(), nn.MaxPool2d(2),
+    ...     nn.Flatten(), nn.Linear(16, 5)))
+    >>> [type(stage).__name__ for stage in net.stages], net.layers[0].at
+    (['Convolution', 'Pool', 'Relu'], 160)
+    """
+    if type(model) is not nn.Sequential or has_hooks(model) or list(model.buffers()):
+        return None
+    modules = list(model)
+    if len({id(module) for module in modules}) < len(modules):  # one that is there twice
+        return None
+    flat = [at for at, m in enumerate(modules) if type(m) is nn.Flatten and flattens_all(m)]
+    if len(flat) != 1:
+        return None
+    before, after = modules[: flat[0]], modules[flat[0] + 1 :]
+    first = 0.0
+    for drops in (before[-1:], after[:1]):  # whatever comes between, dropout has the same places
+        if drops and type(drops[0]) is nn.Dropout:
+            if first or not _drops(drops[0]):
+                return None
+            first = float(drops[0].p)
+            (before if drops[0] is before[-1] else after).remove(drops[0])
+    stages = _stages(before)
+    if not stages or not isinstance(stages[0], Convolution):  # a ReLU would change the data
+        return None
+    tail = _layers(after, max(s.end for s in stages if isinstance(s, Convolution)))
+    return None if tail is None else Net(tuple(stages), *tail[:1], first, tail[1])
+
+
+def _drops(module: nn.Module) -> bool:
+    return isinstance(module, nn.Dropout) and 0 < module.p < 1
+
+
+def _stages(modules: list[nn.Module]) -> list[Stage] | None:
+    """Return what modules do to images, or None where it is something else."""
+    stages: list[Stage] = []
+    at = 0
+    for module in modules:
+        found = _stage(module, at)
+        if found is None:
+            return None
+        if isinstance(found, Convolution):
+            at = found.end
+        if isinstance(found, Pool) and stages and isinstance(stages[-1], Relu):
+            stages.insert(-1, found)
+        else:
+            stages.append(found)
+    return stages
+
+
+def _stage(module: nn.Module, at: int) -> Stage | None:
+    if type(module) is nn.Conv2d and _plain(module):
+        shape: tuple[int, int, int, int] = tuple(module.weight.shape)  # type: ignore[assignment]
+        stride, padding = _pair(module.stride), _pair(module.padding)
+        return Convolution(shape, at, module.bias is not None, stride, padding)
+    if type(module) is nn.MaxPool2d and _windows(module):
+        return Pool(_pair(module.kernel_size)[0])
+    if type(module) is nn.ReLU:
+        return Relu()
+    if type(module) is LocalNorm:
+        return Norm(module.size, module.alpha / module.size, module.k)
+    return None
+
+
+def _plain(module: nn.Conv2d) -> bool:
+    """Whether a convolution is a usual one, and wide enough for loops over its channels to pay."""
+    whole = all(w.requires_grad for w in module.parameters())
+    usual = (module.groups, _pair(module.dilation), module.padding_mode) == (1, (1, 1), "zeros")
+    return (
+        whole and usual and not isinstance(module.padding, str) and not module.out_channels % WIDE
+    )
+
+
+def _windows(module: nn.MaxPool2d) -> bool:
+    """Whether pooling cuts images into squares beside each other, and gives nothing else."""
+    side, stride = _pair(module.kernel_size), _pair(module.stride)
+    usual = (_pair(module.padding), _pair(module.dilation)) == ((0, 0), (1, 1))
+    odd = module.ceil_mode or module.return_indices
+    return usual and not odd and side == stride and side[0] == side[1] and side[0] <= MOST_SIDE
+
+
+def _pair(value: object) -> tuple[int, int]:
+    return value if isinstance(value, tuple) else (value, value)
+
+
+def _layers(
+    modules: list[nn.Module], at: int
+) -> tuple[tuple[Layer, ...], tuple[float, ...]] | None:
+    """Return linear layers with ReLUs between them, and what is dropped after each."""
+    layers: list[Layer] = []
+    drops: list[float] = []
+    for module in modules:
+        if type(module) is nn.Linear and all(w.requires_grad for w in module.parameters()):
+            start, bias = layers[-1].end if layers else at, module.bias is not None
+            layers.append(Layer(module.out_features, module.in_features, start, bias, False))
+            drops.append(0.0)
+        elif type(module) is nn.ReLU and layers and not drops[-1]:
+            layers[-1] = replace(layers[-1], relu=True)
+        elif type(module) is nn.Dropout and layers and _drops(module):
+            # a zero must be one of ReLU's or of dropout's
+            if drops[-1] or not layers[-1].relu:
+                return None
+            drops[-1] = float(module.p)
+        else:
+            return None
+    done = layers and not (layers[-1].relu or drops[-1])
+    return (tuple(layers), tuple(drops)) if done else None

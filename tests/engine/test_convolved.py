@@ -1,0 +1,206 @@
+"""Networks of convolutions written out give what their modules give, on any number of cores."""
+
+import copy
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+import engines as few
+from coterie.core.errors import DivergenceError, ModelError
+from coterie.engine.contract import LocalSteps
+from coterie.engine.kernels.compiled import MUCH
+from coterie.engine.kernels.convolved import Convolved
+from coterie.engine.kernels.stages import Convolution, Norm, Pool, Relu, find_net
+from coterie.engine.local_rule import LocalRule
+from coterie.engine.module import Nodes
+from coterie.engine.sequential import Sequential
+from coterie.engine.vectorized import Vectorized
+from coterie.models.norm import LocalNorm
+from coterie.simulation.algorithms import ALGORITHMS
+from engines import CLASSES, EVERYONE, engines, nodes_of, rounding, same, train
+
+pytest.importorskip("numba", reason="Numba is not installed")
+
+
+def dropping() -> nn.Module:
+    """Dropout before and between linear layers, as in most networks for small pictures."""
+    return nn.Sequential(
+        *(nn.Conv2d(1, 16, 3), nn.ReLU(), nn.Conv2d(16, 32, 3), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Dropout(0.25), nn.Flatten(), nn.Linear(32 * 36, 12), nn.ReLU(), nn.Dropout(0.5)),
+        nn.Linear(12, CLASSES),
+    )
+
+
+def odd() -> nn.Module:
+    """Strides, padding, no bias, a window of three, and places that no window covers."""
+    return nn.Sequential(
+        nn.Conv2d(1, 32, (5, 3), stride=(1, 2), padding=(3, 1), bias=False),  # [B, 32, 18, 8]
+        *(nn.ReLU(), nn.MaxPool2d(3), LocalNorm(5, 0.1, 2.0)),  # [B, 32, 6, 2]
+        *(nn.Conv2d(32, 16, 2, padding=1), LocalNorm(3, 0.5), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Flatten(), nn.Dropout(0.2), nn.Linear(48, CLASSES, bias=False)),
+    )
+
+
+@pytest.fixture
+def nets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the engines of a test know these, too."""
+    for name, make in (("dropping", dropping), ("odd", odd)):
+        monkeypatch.setitem(few.MODULES, name, make)
+
+
+@pytest.mark.usefixtures("nets")
+@pytest.mark.parametrize("batch_size", [1, 3, 5, 8, 40])
+@pytest.mark.parametrize("name", ["cnn", "dropping", "odd"])
+def test_every_batch_size_gives_what_the_plain_engine_gives(name: str, batch_size: int) -> None:
+    same(*engines(name, batch_size, kernel="convolved"), tau1=2)
+
+
+@pytest.mark.usefixtures("nets")
+def test_single_batches_are_steps_too() -> None:
+    same(*engines("dropping", 5, unit="batch", kernel="convolved"), tau1=3)
+
+
+@pytest.mark.usefixtures("nets")
+@pytest.mark.parametrize("name", ["fedprox", "scaffold", "feddyn", "fednova"])
+def test_whatever_is_added_to_sgd_is_left_to_the_module(name: str) -> None:
+    update = ALGORITHMS[name].update
+    rule = LocalRule(update=update)
+    same(*engines("dropping", 5, rule, kernel="convolved"), tau1=2, update=update)
+    same(*engines("dropping", 5, LocalRule(momentum=0.9), kernel="convolved"), tau1=2)
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.float32])
+def test_colours_and_numbers_are_taken_as_they_are(kind: type) -> None:
+    rng = np.random.default_rng(0)
+    sizes = np.array([6, 9, 4])
+    x: NDArray[Any] = rng.integers(0, 255, (19, 3, 9, 7)).astype(kind)
+    y = rng.integers(0, CLASSES, 19)
+    model = nn.Sequential(
+        *(nn.Conv2d(3, 16, 3), nn.MaxPool2d(2), nn.ReLU()),
+        *(nn.Flatten(), nn.Linear(16 * 6, CLASSES)),
+    ).double()
+    held = {"val": (x[:5], y[:5]), "test": (x, y)}
+    steps = LocalSteps(0.1 if kind is np.uint8 else 1e-4, 0.9, 4, "epoch", 0)
+    before = x.copy()
+    nodes = Nodes(x, y, sizes)
+    plain = Sequential(copy.deepcopy(model), nodes, held, steps)  # type: ignore[arg-type]
+    fast = Vectorized(model, nodes, held, steps, kernel="convolved")  # type: ignore[arg-type]
+    z = np.zeros(3, dtype=np.int64)
+    ours, theirs = (e.advance(e.initial(), 0, 2, z).w for e in (fast, plain))
+    assert torch.allclose(ours, theirs, rtol=1e-9, atol=1e-12)
+    assert not torch.equal(ours, fast.initial().w)
+    assert (x == before).all()
+
+
+def test_single_precision_is_off_by_rounding_alone() -> None:
+    double, _ = engines("cnn", 5)
+    _, single = engines("cnn", 5, dtype=torch.float32, kernel="convolved")
+    wide, narrow = train(double, 4, 2).w[0], train(single, 4, 2).w[0]
+    assert narrow.dtype == torch.float32
+    assert 0 < float((wide - narrow.double()).norm()) <= rounding("cnn", 5, 4, 2)
+
+
+@pytest.mark.usefixtures("nets")
+@pytest.mark.parametrize("name", ["cnn", "dropping"])
+def test_the_number_of_cores_changes_no_digit(name: str) -> None:
+    found = [
+        train(engines(name, 5, workers=n, kernel="convolved", dtype=torch.float32)[1], 3, 2).w
+        for n in (1, 2, 3)
+    ]
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0], found[2])
+
+
+def test_a_loss_that_is_no_number_is_named_and_leaves_nothing_behind() -> None:
+    _, engine = engines("cnn", 5, kernel="convolved")
+    good = train(engine, 2, 2).w
+    for place in (7, -7):  # in the first convolution, in the last layer
+        bad = engine.initial()
+        bad.w[0, place] = math.nan
+        with pytest.raises(DivergenceError, match="the loss is nan at step 1 on node 0"):
+            engine.advance(bad, 0, 1, EVERYONE)
+    assert torch.equal(train(engine, 2, 2).w, good)
+
+
+def test_relu_and_pooling_change_places_and_norms_do_not() -> None:
+    net = find_net(odd())
+    assert net is not None
+    assert [type(stage) for stage in net.stages] == [
+        *(Convolution, Pool, Relu, Norm),
+        *(Convolution, Norm, Pool, Relu),
+    ]
+    assert (net.drop_first, net.drops, net.layers[0].at) == (0.2, (0.0,), 32 * 15 + 16 * 128 + 16)
+
+
+CONV, END = nn.Conv2d(1, 16, 3), (nn.Flatten(), nn.Linear(16, 2))
+
+
+@pytest.mark.parametrize(
+    "modules",
+    [
+        (nn.Linear(4, 2),),
+        (nn.Flatten(), nn.Linear(4, 2)),
+        (CONV, nn.ReLU()),
+        (nn.ReLU(), CONV, *END),  # would change the data
+        (CONV, CONV, *END),
+        (nn.Conv2d(1, 6, 3), *END),
+        (nn.Conv2d(16, 16, 3, groups=2), *END),
+        (nn.Conv2d(1, 16, 3, dilation=2), *END),
+        (nn.Conv2d(1, 16, 3, padding="same"), *END),
+        (nn.Conv2d(1, 16, 3, padding=1, padding_mode="circular"), *END),
+        (CONV, nn.MaxPool2d(3, stride=2), *END),
+        (CONV, nn.MaxPool2d(2, ceil_mode=True), *END),
+        (CONV, nn.BatchNorm2d(16), *END),
+        (CONV, nn.Dropout(0.5), nn.ReLU(), *END),
+        (CONV, nn.Dropout(0.5), nn.Flatten(), nn.Dropout(0.5), nn.Linear(16, 2)),
+        (CONV, nn.Dropout(1.0), *END),
+        (CONV, nn.Flatten(2), nn.Linear(16, 2)),
+        (CONV, *END, nn.ReLU()),
+        (CONV, *END, nn.Dropout(0.5), nn.Linear(2, 2)),
+        (CONV, *END, nn.Tanh(), nn.Linear(2, 2)),
+    ],
+)
+def test_other_modules_are_not_taken_apart(modules: tuple[nn.Module, ...]) -> None:
+    assert find_net(nn.Sequential(*modules)) is None
+
+
+def test_frozen_layers_and_hooks_are_left_to_the_module() -> None:
+    def net() -> nn.Sequential:
+        return nn.Sequential(nn.Conv2d(1, 16, 3), nn.Flatten(), nn.Linear(16, 2))
+
+    assert find_net(net()) is not None
+    for number in (0, 2):
+        frozen, hooked = net(), net()
+        frozen[number].requires_grad_(False)
+        assert find_net(frozen) is None
+        hooked[number].register_forward_hook(lambda *_: None)
+        assert find_net(hooked) is None
+
+
+def test_it_is_chosen_where_there_is_much_to_train() -> None:
+    nodes = nodes_of()
+    held = {"val": (nodes.x[:9], nodes.y[:9]), "test": (nodes.x[:9], nodes.y[:9])}
+    model = dropping()
+    d = sum(w.numel() for w in model.parameters())
+
+    def kernel(work: float, rule: LocalRule | None = None) -> str:
+        steps = LocalSteps(0.1, 1.0, 5, "epoch", 0)
+        given = Vectorized(model, nodes, held, steps, rule=rule or LocalRule(), work=work)  # type: ignore[arg-type]
+        return given.choice()["kernel"]
+
+    assert kernel(MUCH / d) == Convolved.name
+    assert kernel(0.9 * MUCH / d) != Convolved.name
+    assert kernel(MUCH / d, LocalRule(momentum=0.9)) != Convolved.name
+
+
+def test_a_run_that_was_begun_with_it_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    import coterie.engine.vectorized as fast_engine
+
+    monkeypatch.setattr(fast_engine, "has_numba", lambda: False)
+    with pytest.raises(ModelError, match=r"need Numba; install it: pip install 'coterie\[fast\]'"):
+        engines("cnn", 5, kernel="convolved")
