@@ -7,6 +7,7 @@ loops of loops.py.
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from math import prod
 
 import numpy as np
@@ -14,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from coterie.core.arrays import Ints
+from coterie.core.arrays import Floats, Ints
 from coterie.engine.contract import LocalSteps
 from coterie.engine.habits import Habits
 from coterie.engine.kernels.compiled import layers_in_memory, serves
@@ -74,12 +75,9 @@ class Convolved(Single):
         self, w: Tensor, i: int, start: int, stop: int, steps: LocalSteps, found: Tensor
     ) -> None:
         """Take steps on node i from the model w [d]; it ends in found [d]."""
-        from coterie.engine.kernels.loops import load, store
-
         x, y = self._shards.of(i)
         assert steps.batch_size is not None
         way = self._pass(min(steps.batch_size, int(self._shards.sizes.max())))
-        load(w.numpy(), way.table, way.space)
         way.load(w)
         for t in range(start + 1, stop + 1):
             if self._draws:
@@ -90,12 +88,12 @@ class Convolved(Single):
                 with model_errors(f"at step {t} on node {i} with a batch of {len(ys)}"):
                     way.step(inputs(xs, w.dtype), ys, rate)
         way.store(found)
-        store(way.table, way.space, found.numpy())
 
     def _pass(self, batch: int) -> "Pass":
-        known: Pass | None = getattr(self._own, "passes", None)
+        """Return the thread's pass for batches of at most so many."""
+        known: Pass | None = getattr(self._own, "known", None)
         if known is None or known.batch != batch:
-            known = self._own.passes = Pass(self._net, batch, self._shards.dtype)
+            known = self._own.known = Pass(self._net, batch, self._shards.dtype)
         return known
 
 
@@ -106,19 +104,29 @@ class Pass:
         """Take the network; memory is made as it is needed, and kept."""
         self.batch, self._stages, self._net = batch, net.stages, net
         self.random = torch.Generator()
-        self.table, self.space = layers_in_memory(net.layers, batch, dtype, net.drops)
-        self._space, self._kind = torch.from_numpy(self.space), self.space.dtype.type
+        self._kind = torch.empty(0, dtype=dtype).numpy().dtype.type
         self._weights = torch.empty(net.layers[0].at, dtype=dtype)
         self._pooled_first = any(isinstance(stage, Pool) for stage in net.stages[1:2])
         self._kept: dict[object, Tensor] = {}
 
+    @cached_property
+    def _layers(self) -> tuple[Ints, Floats]:
+        """Where the linear layers lie in memory, and that memory."""
+        return layers_in_memory(self._net.layers, self.batch, self._weights.dtype, self._net.drops)
+
     def load(self, w: Tensor) -> None:
-        """Begin with the convolutions of a model [d]."""
+        """Begin with a model [d]."""
+        from coterie.engine.kernels.loops import load
+
         self._weights.copy_(w[: len(self._weights)])
+        load(w.numpy(), *self._layers)
 
     def store(self, w: Tensor) -> None:
-        """Write the convolutions to a model [d]."""
+        """Write the model [d]."""
+        from coterie.engine.kernels.loops import store
+
         w[: len(self._weights)] = self._weights
+        store(*self._layers, w.numpy())
 
     @torch.no_grad()
     def step(self, x: Tensor, y: Tensor, rate: float) -> None:
@@ -144,7 +152,7 @@ class Pass:
         self._draw_factors(len(x))
         everyone, a_step = np.arange(len(x)), self._kind(rate)
         values, gradient = flat.numpy(), before.numpy()
-        learn(self.table, self.space, values, y.numpy(), everyone, a_step, gradient)
+        learn(*self._layers, values, y.numpy(), everyone, a_step, gradient)
         if factors is not None:
             before.mul_(factors)
         return before.view(x.shape)
@@ -160,12 +168,13 @@ class Pass:
         """Draw what the values of linear layers are multiplied by."""
         from coterie.engine.kernels.loops import DROPS, STRIDE
 
+        table, space = self._layers
         for number, drop in enumerate(self._net.drops):
             factors = self._factors(drop, (B, self._net.layers[number].rows))
             if factors is not None:
-                at, stride = int(self.table[number, DROPS]), int(self.table[number + 1, STRIDE])
-                place = self._space[at : at + B * stride].view(B, stride)
-                place[:, : factors.shape[1]] = factors
+                at, stride = int(table[number, DROPS]), int(table[number + 1, STRIDE])
+                place = space[at : at + B * stride].reshape(B, stride)
+                place[:, : factors.shape[1]] = factors.numpy()
 
     def _forward(self, number: int, stage: Stage, x: Tensor) -> tuple[Tensor, Back]:
         """Return what a stage makes of images, and the way back through it."""
