@@ -15,6 +15,7 @@ from coterie.core.errors import DivergenceError, ModelError
 from coterie.engine.contract import LocalSteps
 from coterie.engine.kernels.compiled import MUCH
 from coterie.engine.kernels.convolved import Convolved
+from coterie.engine.kernels.dropping import Factors, draws_alike
 from coterie.engine.kernels.stages import Convolution, Norm, Pool, Relu, find_net
 from coterie.engine.local_rule import LocalRule
 from coterie.engine.module import Nodes
@@ -204,3 +205,27 @@ def test_a_run_that_was_begun_with_it_says_what_it_needs(monkeypatch: pytest.Mon
     monkeypatch.setattr(fast_engine, "has_numba", lambda: False)
     with pytest.raises(ModelError, match=r"need Numba; install it: pip install 'coterie\[fast\]'"):
         engines("cnn", 5, kernel="convolved")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("seed", [0, 7, 2**32 + 5, 2**63 - 1])
+def test_what_is_dropped_is_what_torch_drops(dtype: torch.dtype, seed: int) -> None:
+    if not draws_alike(dtype):
+        pytest.skip("torch draws by MKL on this processor")
+    torch.manual_seed(seed)
+    ours = Factors(dtype)
+    ours.seed(seed)
+    for drop, shape in ((0.3, (5, 7)), (0.5, (1,)), (0.1, (3, 2000)), (0.77, (40, 31))):
+        theirs = torch.dropout(torch.ones(shape, dtype=dtype), drop, train=True)
+        assert torch.equal(ours.draw(drop, shape), theirs)
+
+
+def test_other_numbers_are_drawn_by_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    draws_alike.cache_clear()
+    monkeypatch.setattr("coterie.engine.kernels.draw_loops.factors", lambda *_: 0)
+    assert not draws_alike(torch.float32)
+    draws_alike.cache_clear()
+    torch.manual_seed(3)
+    ours = Factors(torch.float32, compiled=False)
+    ours.seed(3)
+    assert torch.equal(ours.draw(0.2, (9,)), torch.dropout(torch.ones(9), 0.2, train=True))

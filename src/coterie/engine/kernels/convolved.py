@@ -19,6 +19,7 @@ from coterie.core.arrays import Floats, Ints
 from coterie.engine.contract import LocalSteps
 from coterie.engine.habits import Habits
 from coterie.engine.kernels.compiled import layers_in_memory, serves
+from coterie.engine.kernels.dropping import Factors
 from coterie.engine.kernels.single import Single, drawing_seed
 from coterie.engine.kernels.stages import Convolution, Net, Norm, Pool, Stage
 from coterie.engine.local_rule import LocalRule
@@ -81,7 +82,7 @@ class Convolved(Single):
         way.load(w)
         for t in range(start + 1, stop + 1):
             if self._draws:
-                way.random.manual_seed(drawing_seed(steps, t, i) % 2**63)
+                way.factors.seed(drawing_seed(steps, t, i))
             rate = steps.lr_at(t)
             for batch in steps.batches(t, i, len(y)):
                 xs, ys = (x, y) if batch is None else (x[batch], y[batch])
@@ -103,7 +104,7 @@ class Pass:
     def __init__(self, net: Net, batch: int, dtype: torch.dtype) -> None:
         """Take the network; memory is made as it is needed, and kept."""
         self.batch, self._stages, self._net = batch, net.stages, net
-        self.random = torch.Generator()
+        self.factors = Factors(dtype)
         self._kind = torch.empty(0, dtype=dtype).numpy().dtype.type
         self._weights = torch.empty(net.layers[0].at, dtype=dtype)
         self._pooled_first = any(isinstance(stage, Pool) for stage in net.stages[1:2])
@@ -146,7 +147,8 @@ class Pass:
         flat = self._memory("flat", (len(x), x[0].numel()), x.dtype)
         before = self._memory("before", flat.shape, x.dtype)
         flat.view(x.shape).copy_(x)
-        factors = self._factors(self._net.drop_first, flat.shape)
+        drop = self._net.drop_first
+        factors = self.factors.draw(drop, flat.shape) if drop else None
         if factors is not None:
             flat.mul_(factors)
         self._draw_factors(len(x))
@@ -157,21 +159,14 @@ class Pass:
             before.mul_(factors)
         return before.view(x.shape)
 
-    def _factors(self, drop: float, shape: Sequence[int]) -> Tensor | None:
-        """Draw what dropout multiplies by, as the module does."""
-        if not drop:
-            return None
-        drawn = torch.empty(*shape, dtype=self._weights.dtype)
-        return drawn.bernoulli_(1 - drop, generator=self.random).div_(1 - drop)
-
     def _draw_factors(self, B: int) -> None:
         """Draw what the values of linear layers are multiplied by."""
         from coterie.engine.kernels.loops import DROPS, STRIDE
 
         table, space = self._layers
         for number, drop in enumerate(self._net.drops):
-            factors = self._factors(drop, (B, self._net.layers[number].rows))
-            if factors is not None:
+            if drop:
+                factors = self.factors.draw(drop, (B, self._net.layers[number].rows))
                 at, stride = int(table[number, DROPS]), int(table[number + 1, STRIDE])
                 place = space[at : at + B * stride].reshape(B, stride)
                 place[:, : factors.shape[1]] = factors.numpy()
