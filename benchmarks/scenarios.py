@@ -57,6 +57,12 @@ TRIALS, SEEDS, STEPS = 12, 3, 300  # of every method, of the best, and at most o
 TAU, TAU1, TAU2 = (1, 2, 5, 10, 25, 50, 100), (1, 2, 5, 10, 25), (2, 5, 10, 20)
 NAMES = ("fedavg", "hierfavg", "coterie")
 NEAR = 1.1  # of the best, in seconds
+AUTO = {  # a run that chooses groups and schedule by a pilot
+    "algorithm.name": "fedavg-ic",
+    "algorithm.num_groups": "auto",
+    "algorithm.tau1": "auto",
+    "algorithm.tau2": "auto",
+}
 KIND = {"fedavg": "FedAvg", "edges": "edges", "groups": "searched"}
 
 
@@ -142,6 +148,17 @@ def advised(configs: list[Config]) -> tuple[Json, str]:
     return number, f"{KIND[advice.best.what.kind]}: {schedule(advice.best)}"
 
 
+def at_its_rate(config: Config, name: str, told: Json, target: float, slow: str) -> Reached:
+    """Run settings with other seeds, at the learning rate that is best on the file's."""
+    tried = {}
+    for factor in RATES:
+        rate = {"train.lr": factor * config.train.lr}
+        end = ran(with_seed(config, config.seed, {**told, **rate}), target, slow)
+        tried[factor] = score(end.seconds, end.least, -1)
+    rate = {"train.lr": min(tried, key=lambda factor: tried[factor]) * config.train.lr}
+    return tested(config, name, {**told, **rate}, target, slow)
+
+
 def measured(name: str) -> Json:
     """Return all that is known of a scenario."""
     _, configs = read_configs(name, ())
@@ -154,19 +171,15 @@ def measured(name: str) -> Json:
         found.append(tested(config, method, chosen, target, slow))
         notes += [f"{method}: {end}" for end in ends]
     told, words = advised(configs)
-    tried = {}
-    for factor in RATES:
-        rate = {"train.lr": factor * config.train.lr}
-        end = ran(with_seed(config, config.seed, {**told, **rate}), target, slow)
-        tried[factor] = score(end.seconds, end.least, -1)
-    rate = {"train.lr": min(tried, key=lambda factor: tried[factor]) * config.train.lr}
-    plan = tested(config, "advised", {**told, **rate}, target, slow)
+    plan = at_its_rate(config, "advised", told, target, slow)
+    auto = at_its_rate(config, "auto", {**AUTO, "algorithm.target_loss": target}, target, slow)
     return {
         "scenario": name,
         "target": target,
         "slow_tier": slow,
         "methods": [asdict(each) for each in found],
         "advised": asdict(plan),
+        "auto": asdict(auto),
         "words": words,
         "notes": notes,
     }

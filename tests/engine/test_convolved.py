@@ -2,6 +2,7 @@
 
 import copy
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,9 @@ from coterie.core.errors import DivergenceError, ModelError
 from coterie.engine.contract import LocalSteps
 from coterie.engine.kernels.compiled import MUCH
 from coterie.engine.kernels.convolved import Convolved
+from coterie.engine.kernels.dense import find_chain
 from coterie.engine.kernels.dropping import Factors, draws_alike
-from coterie.engine.kernels.stages import Convolution, Norm, Pool, Relu, find_net
+from coterie.engine.kernels.stages import Convolution, Norm, Pool, Pooled, Relu, find_net
 from coterie.engine.local_rule import LocalRule
 from coterie.engine.module import Nodes
 from coterie.engine.sequential import Sequential
@@ -40,10 +42,10 @@ def dropping() -> nn.Module:
 def odd() -> nn.Module:
     """Strides, padding, no bias, a window of three, and places that no window covers."""
     return nn.Sequential(
-        nn.Conv2d(1, 32, (5, 3), stride=(1, 2), padding=(3, 1), bias=False),  # [B, 32, 18, 8]
-        *(nn.ReLU(), nn.MaxPool2d(3), LocalNorm(5, 0.1, 2.0)),  # [B, 32, 6, 2]
-        *(nn.Conv2d(32, 16, 2, padding=1), LocalNorm(3, 0.5), nn.ReLU(), nn.MaxPool2d(2)),
-        *(nn.Flatten(), nn.Dropout(0.2), nn.Linear(48, CLASSES, bias=False)),
+        nn.Conv2d(1, 32, (5, 3), stride=2, padding=(3, 1), bias=False),  # [B, 32, 9, 8]
+        *(nn.ReLU(), nn.MaxPool2d(3), LocalNorm(5, 0.1, 2.0)),  # [B, 32, 3, 2]
+        *(nn.Conv2d(32, 16, (1, 2), (1, 2), 1), LocalNorm(35, 0.5), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.MaxPool2d(1), nn.Flatten(), nn.Dropout(0.2), nn.Linear(32, CLASSES, bias=False)),
     )
 
 
@@ -132,10 +134,10 @@ def test_relu_and_pooling_change_places_and_norms_do_not() -> None:
     net = find_net(odd())
     assert net is not None
     assert [type(stage) for stage in net.stages] == [
-        *(Convolution, Pool, Relu, Norm),
-        *(Convolution, Norm, Pool, Relu),
+        *(Pooled, Relu, Norm),
+        *(Convolution, Norm, Pool, Pool, Relu),
     ]
-    assert (net.drop_first, net.drops, net.layers[0].at) == (0.2, (0.0,), 32 * 15 + 16 * 128 + 16)
+    assert (net.drop_first, net.drops, net.layers[0].at) == (0.2, (0.0,), 32 * 15 + 16 * 64 + 16)
 
 
 CONV, END = nn.Conv2d(1, 16, 3), (nn.Flatten(), nn.Linear(16, 2))
@@ -161,6 +163,11 @@ CONV, END = nn.Conv2d(1, 16, 3), (nn.Flatten(), nn.Linear(16, 2))
         (CONV, nn.Dropout(0.5), nn.Flatten(), nn.Dropout(0.5), nn.Linear(16, 2)),
         (CONV, nn.Dropout(1.0), *END),
         (CONV, nn.Flatten(2), nn.Linear(16, 2)),
+        (nn.Flatten(), nn.Dropout(0.2), nn.Linear(4, 2)),
+        (CONV, nn.MaxPool2d((2,)), *END),
+        (CONV, nn.MaxPool2d((2, 1)), *END),
+        (nn.Conv2d(1, 16, 3, stride=(1, 2)), *END),  # oneDNN errs there
+        (CONV, LocalNorm(3, 0.1), nn.Dropout(0.5), *END),  # drops in another order
         (CONV, *END, nn.ReLU()),
         (CONV, *END, nn.Dropout(0.5), nn.Linear(2, 2)),
         (CONV, *END, nn.Tanh(), nn.Linear(2, 2)),
@@ -168,6 +175,52 @@ CONV, END = nn.Conv2d(1, 16, 3), (nn.Flatten(), nn.Linear(16, 2))
 )
 def test_other_modules_are_not_taken_apart(modules: tuple[nn.Module, ...]) -> None:
     assert find_net(nn.Sequential(*modules)) is None
+
+
+def two_layers() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 16))
+
+
+def two_convolutions() -> nn.Sequential:
+    first, second = (nn.Conv2d(16, 16, 3, padding=1) for _ in range(2))
+    return nn.Sequential(first, second, nn.Flatten(), *two_layers())
+
+
+@pytest.mark.parametrize("make", [two_layers, two_convolutions])
+def test_parameters_shared_or_in_another_order_are_left_to_the_module(
+    make: Callable[[], nn.Sequential],
+) -> None:
+    def known(model: nn.Module) -> bool:
+        return find_net(model) is not None or find_chain(model) is not None
+
+    assert known(make())
+    shared: Any = make()
+    shared[-1].weight = shared[-3].weight
+    more: Any = make()
+    more[0].scale = nn.Parameter(torch.ones(7))
+    turned: Any = make()
+    weight = turned[0].weight
+    del turned[0].weight
+    turned[0].weight = nn.Parameter(weight.data)  # behind the bias
+    twice = make()
+    twice.append(twice[-1])
+    assert not any(known(model) for model in (shared, more, turned, twice))
+
+
+def test_kinds_of_numbers_that_loops_do_not_know_are_left_to_the_module() -> None:
+    engines("cnn", 5, dtype=torch.float64, kernel="convolved")
+    with pytest.raises(ModelError, match=r"'convolved', which cannot train this model here; what"):
+        engines("cnn", 5, dtype=torch.bfloat16, kernel="convolved")
+
+
+def test_labels_that_are_no_class_are_never_written_beyond_memory() -> None:
+    nodes = nodes_of()
+    y = np.where(np.arange(len(nodes.y)) == 3, 10**6, nodes.y)
+    held = {"val": (nodes.x[:9], nodes.y[:9]), "test": (nodes.x[:9], nodes.y[:9])}
+    steps = LocalSteps(0.1, 1.0, 5, "epoch", 0)
+    for model, kernel in ((dropping(), "convolved"), (few.MODULES["sr"](), "compiled")):
+        with pytest.raises(ModelError, match="cannot train this model here"):
+            Vectorized(model, Nodes(nodes.x, y, nodes.sizes), held, steps, kernel=kernel)  # type: ignore[arg-type]
 
 
 def test_frozen_layers_and_hooks_are_left_to_the_module() -> None:

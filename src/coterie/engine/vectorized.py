@@ -159,31 +159,43 @@ class Vectorized:
 
     def _named(self, kernel: str) -> Kernel:
         kernels = self._kernels()
-        needs = (Compiled.name, Convolved.name)
-        if kernel in needs and not (kernel in kernels and loads()):
+        loops = kernel in (Compiled.name, Convolved.name)
+        if loops and not (has_numba() and loads()):
             raise ModelError(
                 "the run was begun with compiled loops, which need Numba; install it: "
                 "pip install 'coterie[fast]'"
             )
+        if kernel not in kernels:
+            raise ModelError(
+                f"the run was begun with kernel {kernel!r}, which cannot train this model here; "
+                f"what can: {', '.join(kernels)}"
+            )
         return kernels[kernel]()
 
     def _kernels(self) -> dict[str, Callable[[], Kernel]]:
+        """List what can train the module here."""
         kernels: dict[str, Callable[[], Kernel]] = {"single": lambda: self._single}
         if self._alone:
             kernels["stacked"] = lambda: Stacked(
                 self._model, self._shards, self._single, self._task
             )
-        numba = self._device.type == "cpu" and has_numba()
+        if not self._task.softmax:
+            return kernels
         layers, net = find_chain(self._model), find_net(self._model)
-        if net and numba and self._habits.draws_apart and self._task.softmax:
-            kernels["convolved"] = lambda: Convolved(
-                self._model, net, self._shards, self._team.workers, self._habits, self._task
-            )
-        if self._alone and layers and layers[-1].end == self._d and self._task.softmax:
+        if self._alone and layers and layers[-1].end == self._d:
             kernels["dense"] = lambda: Dense(layers, self._shards)
-            if numba:
+            if self._can_loop(layers[-1].rows):
                 kernels["compiled"] = lambda: Compiled(layers, self._shards)
+        if net and self._habits.draws_apart and self._can_loop(net.layers[-1].rows):
+            kernels["convolved"] = lambda: Convolved(net, self._shards, self._single, self._habits)
         return kernels
+
+    def _can_loop(self, classes: int) -> bool:
+        """Whether compiled loops, which check nothing, can have the examples and models here."""
+        y, common = self._shards.y, self._shards.dtype in (torch.float32, torch.float64)
+        if not (common and self._device.type == "cpu" and has_numba()):
+            return False
+        return y.dtype == torch.int64 and bool(((y >= 0) & (y < classes)).all())
 
     def _choose(self) -> Kernel:
         kernels = self._kernels()
@@ -247,8 +259,7 @@ class Vectorized:
             )
             sums, own = self._node_steps(models, turns, start, stop, z, mine, weight, K), turns.own
         if self._device.type == "cpu" and not torch.isfinite(sums).all():
-            if isinstance(self._kernel, Dense | Convolved):
-                self._kernel.forget()
+            self._kernel.forget()
             self._oracle.advance(models, start, stop, z, mine)  # it names the node and the step
             raise TrainingError(
                 f"steps {start + 1} to {stop}: kernel {self._kernel.name!r} made numbers that are "
@@ -300,7 +311,7 @@ class Vectorized:
             c = kernel.stack(self._steps.batch_size or int(self._shards.sizes[nodes[0]]))
             for few in stacks(self._shards.sizes[nodes], c, padded=not self._steps.batch_size):
                 done = stepped(nodes[few])
-                if isinstance(kernel, Single):
+                if kernel.one_by_one:
                     return [(int(z[nodes[0]]), float(weight[nodes[0]]), done[0][0])]
                 add_up(total, weights[:, few], done)
             return [(int(k), float(mass[at]), total[at]) for at, k in enumerate(groups)]
@@ -324,7 +335,7 @@ class Vectorized:
         """
         if not len(nodes):
             return []
-        if isinstance(self._kernel, Single):
+        if self._kernel.one_by_one:
             return [nodes[at : at + 1] for at in range(len(nodes))]
         order = nodes[np.lexsort((nodes, -self._shards.sizes[nodes]))]
         c = self._kernel.stack(self._steps.batch_size or int(self._shards.sizes[order[0]]))
@@ -414,7 +425,7 @@ class Vectorized:
 
         Nodes that train one by one on actors are scored so, as no digit may depend on who has them.
         """
-        apart = not self._whole and isinstance(self._kernel, Single)
+        apart = not self._whole and self._kernel.one_by_one
         return Scorer(self._single, self._team, together=self._habits.scores_apart and not apart)
 
     def _tally(self, data: Shards, models: Models, *, keep: bool = False) -> Tally:

@@ -14,6 +14,10 @@ class Kernel(Protocol):
     """A way to train c nodes at once, and to take their gradients."""
 
     name: str
+    one_by_one: bool  # whether every node is trained, and added up, alone
+
+    def forget(self) -> None:
+        """Give up memory in which numbers may be that are none."""
 
     def stack(self, batch: int) -> int:
         """Return how many nodes are trained together with batches of so many examples."""

@@ -50,7 +50,7 @@ def serves(steps: LocalSteps, rule: LocalRule) -> bool:
 class Compiled(Dense):
     """A written-out chain that adds up models trained by plain SGD in compiled loops."""
 
-    name = "compiled"
+    name, one_by_one = "compiled", False
 
     def __init__(self, layers: Sequence[Layer], shards: Shards) -> None:
         """Take the chain and the nodes' data."""
@@ -150,30 +150,30 @@ def layers_in_memory(
     """
     from coterie.engine.kernels.loops import LANES, ROWS
 
-    m, at, table = _filled(batch, ROWS), 0, []
+    m, at, table = filled(batch, ROWS), 0, []
     for number, n in enumerate(layers):
-        stride, height = _filled(n.columns, LANES), n.rows + n.rows % 2
+        stride, height = filled(n.columns, LANES), n.rows + n.rows % 2
         weights, at = at, at + height * stride
-        biases, at = at, at + _filled(n.rows, LANES)
+        biases, at = at, at + filled(n.rows, LANES)
         values, at = at, at + m * stride
         factors = 0
         if drops and drops[number]:
-            factors, at = at, at + m * _filled(n.rows, LANES)
+            factors, at = at, at + m * filled(n.rows, LANES)
         table.append(
             [n.at, n.bias, n.rows, n.columns, stride, weights, biases, values, n.relu, factors]
         )
-    classes = _filled(layers[-1].rows, LANES)
-    widest = max(_filled(n.columns, LANES) for n in layers)
+    classes = filled(layers[-1].rows, LANES)
+    widest = max(filled(n.columns, LANES) for n in layers)
     table.append([0, 0, 0, 0, classes, at, 0, at + m * widest, 0, 0])
     # torch's memory begins at a multiple of 64 bytes
     space = torch.zeros(at + m * (widest + classes), dtype=dtype).numpy()
     return np.array(table, dtype=np.int64), space
 
 
-def _filled(count: int, by: int) -> int:
+def filled(count: int, by: int) -> int:
     """Round up to a multiple.
 
-    >>> _filled(200, 16), _filled(784, 16)
+    >>> filled(200, 16), filled(784, 16)
     (208, 784)
     """
     return -(-count // by) * by

@@ -13,45 +13,40 @@ from math import prod
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from coterie.core.arrays import Floats, Ints
 from coterie.engine.contract import LocalSteps
 from coterie.engine.habits import Habits
-from coterie.engine.kernels.compiled import layers_in_memory, serves
+from coterie.engine.kernels.compiled import filled, layers_in_memory, serves
 from coterie.engine.kernels.dropping import Factors
 from coterie.engine.kernels.single import Single, drawing_seed
-from coterie.engine.kernels.stages import Convolution, Net, Norm, Pool, Stage
+from coterie.engine.kernels.stages import Convolution, Net, Norm, Pool, Pooled, Stage
 from coterie.engine.local_rule import LocalRule
 from coterie.engine.module import Shards, inputs, model_errors
-from coterie.engine.task import CLASSIFICATION, Task
 from coterie.engine.update import At
 
 Back = Callable[[Tensor], Tensor]
 
 
-class Convolved(Single):
+class Convolved:
     """Trains nodes of such a network one by one; what adds to plain SGD goes through the module."""
 
-    name = "convolved"
+    name, one_by_one = "convolved", True
 
-    def __init__(
-        self,
-        model: nn.Module,
-        net: Net,
-        shards: Shards,
-        copies: int,
-        habits: Habits,
-        task: Task = CLASSIFICATION,
-    ) -> None:
-        """Take the module, its stages, the nodes' data, and what is known of it."""
-        super().__init__(model, shards, copies, habits, task)
-        self._net, self._draws = net, not habits.apart
-        self._own = threading.local()
+    def __init__(self, net: Net, shards: Shards, single: Single, habits: Habits) -> None:
+        """Take the stages, the nodes' data, who trains through the module, and how that draws."""
+        self._net, self._shards, self._single = net, shards, single
+        self._draws, self._most = not habits.apart, int(shards.sizes.max())
+        self.forget()
 
     def forget(self) -> None:
         """Give up the memory of all threads, in which numbers may be that are none."""
         self._own = threading.local()
+
+    def stack(self, batch: int) -> int:
+        """Return how many nodes are trained together: one."""
+        return 1
 
     def train(
         self,
@@ -66,7 +61,7 @@ class Convolved(Single):
     ) -> list[Tensor]:
         """Take steps start+1 .. stop from the models w[rows]; returns these [c, d] in a list."""
         if not serves(steps, rule):
-            return super().train(w, rows, nodes, start, stop, steps, rule, at)
+            return self._single.train(w, rows, nodes, start, stop, steps, rule, at)
         found = w.new_empty(len(nodes), w.shape[1])
         for number, (row, i) in enumerate(zip(rows.tolist(), nodes.tolist(), strict=True)):
             self._train_one(w[row], i, start, stop, steps, found[number])
@@ -78,7 +73,7 @@ class Convolved(Single):
         """Take steps on node i from the model w [d]; it ends in found [d]."""
         x, y = self._shards.of(i)
         assert steps.batch_size is not None
-        way = self._pass(min(steps.batch_size, int(self._shards.sizes.max())))
+        way = self._pass(min(steps.batch_size, self._most))
         way.load(w)
         for t in range(start + 1, stop + 1):
             if self._draws:
@@ -97,23 +92,30 @@ class Convolved(Single):
             known = self._own.known = Pass(self._net, batch, self._shards.dtype)
         return known
 
+    def gradients(self, w: Tensor, nodes: Ints, out: Tensor) -> Tensor:
+        """Full-data losses [c] at one model w [d]; the gradients go to out [c, d]."""
+        return self._single.gradients(w, nodes, out)
+
+    def weighted(self, w: Tensor, index: Tensor, weights: Tensor) -> Tensor:
+        """Gradient [d] of the weighted sum of some examples' losses at one model w."""
+        return self._single.weighted(w, index, weights)
+
 
 class Pass:
     """A network's way there and back for batches of at most so many examples, in its own memory."""
 
     def __init__(self, net: Net, batch: int, dtype: torch.dtype) -> None:
         """Take the network; memory is made as it is needed, and kept."""
-        self.batch, self._stages, self._net = batch, net.stages, net
+        self.batch, self._net, self._dtype = batch, net, dtype
         self.factors = Factors(dtype)
         self._kind = torch.empty(0, dtype=dtype).numpy().dtype.type
         self._weights = torch.empty(net.layers[0].at, dtype=dtype)
-        self._pooled_first = any(isinstance(stage, Pool) for stage in net.stages[1:2])
         self._kept: dict[object, Tensor] = {}
 
     @cached_property
     def _layers(self) -> tuple[Ints, Floats]:
         """Where the linear layers lie in memory, and that memory."""
-        return layers_in_memory(self._net.layers, self.batch, self._weights.dtype, self._net.drops)
+        return layers_in_memory(self._net.layers, self.batch, self._dtype, self._net.drops)
 
     def load(self, w: Tensor) -> None:
         """Begin with a model [d]."""
@@ -133,7 +135,7 @@ class Pass:
     def step(self, x: Tensor, y: Tensor, rate: float) -> None:
         """Go down the gradient of the mean loss of a batch."""
         backs: list[Back] = []
-        for number, stage in enumerate(self._stages):
+        for number, stage in enumerate(self._net.stages):
             x, back = self._forward(number, stage, _channels_last(x))
             backs.append(back)
         dx = self._linear(x, y, rate)
@@ -144,8 +146,8 @@ class Pass:
         """Step the linear layers, which see images x; return the gradient by these."""
         from coterie.engine.kernels.loops import learn
 
-        flat = self._memory("flat", (len(x), x[0].numel()), x.dtype)
-        before = self._memory("before", flat.shape, x.dtype)
+        flat = self._memory("flat", (len(x), x[0].numel()))
+        before = self._memory("before", flat.shape)
         flat.view(x.shape).copy_(x)
         drop = self._net.drop_first
         factors = self.factors.draw(drop, flat.shape) if drop else None
@@ -173,6 +175,8 @@ class Pass:
 
     def _forward(self, number: int, stage: Stage, x: Tensor) -> tuple[Tensor, Back]:
         """Return what a stage makes of images, and the way back through it."""
+        if isinstance(stage, Pooled):
+            return self._pool_first(stage, x)
         if isinstance(stage, Convolution):
             return self._convolve(stage, x, first=number == 0)
         if isinstance(stage, Pool):
@@ -183,22 +187,18 @@ class Pass:
         return y, lambda dy: back(dy, y, 0.0, grad_input=dy)
 
     def _convolve(self, stage: Convolution, x: Tensor, *, first: bool) -> tuple[Tensor, Back]:
+        """Convolve; nobody asks for the gradient by the images themselves, which come first."""
         weight, bias = self._parts(stage)
-        if first:
-            self._first = x
-        y = torch.conv2d(x, weight, bias, stage.stride, stage.padding)
 
         def back(dy: Tensor) -> Tensor:
             dx, dw, db = torch.ops.aten.convolution_backward(
                 *(dy, x, weight, [len(weight)], stage.stride, stage.padding),
                 *([1, 1], False, [0, 0], 1, [not first, True, stage.bias]),
             )
-            weight.sub_(dw)
-            if bias is not None:
-                bias.sub_(db)
+            self._descend(stage, dw, db)
             return dy if first else dx
 
-        return y, (lambda dy: dy) if first and self._pooled_first else back
+        return torch.conv2d(x, weight, bias, stage.stride, stage.padding), back
 
     def _parts(self, stage: Convolution) -> tuple[Tensor, Tensor | None]:
         """Return weight and bias of a convolution, where they are trained."""
@@ -206,53 +206,70 @@ class Pass:
         weight = self._weights[stage.at : end].view(stage.shape)
         return weight, self._weights[end : stage.end] if stage.bias else None
 
-    def _pool(self, number: int, stage: Pool, x: Tensor) -> tuple[Tensor, Back]:
-        from coterie.engine.kernels.image_loops import pool, unpool
-
-        B, C, H, W = x.shape
-        small = (B, H // stage.side, W // stage.side, C)
-        y = self._memory((number, "y"), small, x.dtype)
-        where = self._memory((number, "where"), small, torch.uint8)
-        pool(_rows(x), stage.side, y.numpy(), where.numpy())
-        if number == 1 and self._pooled_first:
-            return _images(y), lambda dy: self._pooled_gradient(stage, dy, where)
-
-        def back(dy: Tensor) -> Tensor:
-            dx = self._memory((number, "dx"), (B, H, W, C), x.dtype)
-            unpool(_rows(dy), where.numpy(), stage.side, dx.numpy())
-            return _images(dx)
-
-        return _images(y), back
-
-    def _pooled_gradient(self, stage: Pool, dy: Tensor, where: Tensor) -> Tensor:
-        """Step the first convolution, which is pooled, along the gradient dy after pooling."""
-        from coterie.engine.kernels.image_loops import EIGHT, pooled_gradient
-
-        first, x = self._stages[0], self._first
-        assert isinstance(first, Convolution)
-        after, before, high, wide = first.shape
-        rows, columns = dy.shape[2] * stage.side, dy.shape[3] * stage.side
-        columns = -(-columns // EIGHT) * EIGHT
-        height = max((rows - 1) * first.stride[0] + high, x.shape[2] + 2 * first.padding[0])
-        width = max((columns - 1) * first.stride[1] + wide, x.shape[3] + 2 * first.padding[1])
-        padded, dx = x.new_zeros(height, width * before), x.new_zeros(1, rows, columns, after)
-        sums = x.new_empty(high, wide * before, after)
-        dw, db = x.new_empty(first.shape), x.new_empty(after)
-        arrays = [a.numpy() for a in (padded, dx, sums, dw, db)]
-        given = _rows(x), _rows(dy), where.numpy()
-        pooled_gradient(*given, stage.side, first.stride, first.padding, *arrays)
-        weight, bias = self._parts(first)
+    def _descend(self, stage: Convolution, dw: Tensor, db: Tensor) -> None:
+        """Step a convolution along its gradients, which the learning rate is in."""
+        weight, bias = self._parts(stage)
         weight.sub_(dw)
         if bias is not None:
             bias.sub_(db)
-        return dy
+
+    def _pool(self, number: int, stage: Pool, x: Tensor) -> tuple[Tensor, Back]:
+        """Pool, and remember where the most was."""
+        from coterie.engine.kernels.image_loops import unpool
+
+        B, C, H, W = x.shape
+        y, where = self._pooled(number, stage.side, x)
+
+        def back(dy: Tensor) -> Tensor:
+            dx = self._memory((number, "dx"), (B, H, W, C))
+            unpool(_rows(dy), where.numpy(), stage.side, dx.numpy())
+            return _images(dx)
+
+        return y, back
+
+    def _pooled(self, number: int, side: int, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return pooled images, and where in its window the most was [B, h, w, C]."""
+        from coterie.engine.kernels.image_loops import pool
+
+        B, C, H, W = x.shape
+        small = (B, H // side, W // side, C)
+        y = self._memory((number, "y"), small)
+        where = self._memory((number, "where"), small, torch.uint8)
+        pool(_rows(x), side, y.numpy(), where.numpy())
+        return _images(y), where
+
+    def _pool_first(self, stage: Pooled, x: Tensor) -> tuple[Tensor, Back]:
+        """Convolve the images themselves, and pool; on the way back only the most count."""
+        from coterie.engine.kernels.image_loops import EIGHT, pooled_gradient
+
+        conv, side = stage.convolution, stage.side
+        wide = _channels_last(self._convolve(conv, x, first=True)[0])
+        y, where = self._pooled(0, side, wide)
+        after, before, kh, kw = conv.shape
+        rows, columns = y.shape[2] * side, filled(y.shape[3] * side, EIGHT)
+        height = max((rows - 1) * conv.stride[0] + kh, x.shape[2] + 2 * conv.padding[0])
+        width = max((columns - 1) * conv.stride[1] + kw, x.shape[3] + 2 * conv.padding[1])
+
+        def back(dy: Tensor) -> Tensor:
+            padded = self._memory("padded", (height, width * before))
+            dx = self._memory("dx", (1, rows, columns, after))
+            sums = self._memory("sums", (kh, kw * before, after))
+            dw, db = self._memory("dw", conv.shape), self._memory("db", (after,))
+            memory = [part.numpy() for part in (padded, dx, sums, dw, db)]
+            given = _rows(x), _rows(dy), where.numpy()
+            pooled_gradient(*given, side, conv.stride, conv.padding, *memory)
+            self._descend(conv, dw, db)
+            return dy
+
+        return y, back
 
     def _normalise(self, number: int, stage: Norm, x: Tensor) -> tuple[Tensor, Back]:
+        """Normalise pixel by pixel; the gradient gives way to the one before."""
         from coterie.engine.kernels.image_loops import normalise, normalise_back
 
         B, C, H, W = x.shape
-        y, root = (self._memory((number, name), (B, H, W, C), x.dtype) for name in ("y", "root"))
-        flat, roots = (a.reshape(-1, C) for a in (_rows(x), root.numpy()))
+        y, root = (self._memory((number, name), (B, H, W, C)) for name in ("y", "root"))
+        flat, roots = (part.reshape(-1, C) for part in (_rows(x), root.numpy()))
         a, k = self._kind(stage.a), self._kind(stage.k)
         normalise(flat, stage.size, a, k, y.numpy().reshape(-1, C), roots)
 
@@ -262,11 +279,14 @@ class Pass:
 
         return _images(y), back
 
-    def _memory(self, name: object, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-        """Return memory, the same in every call; it began as zeros."""
+    def _memory(
+        self, name: object, shape: Sequence[int], dtype: torch.dtype | None = None
+    ) -> Tensor:
+        """Return memory, the same in every call, for as many examples; it began as zeros."""
         kept = self._kept.get(name)
         if kept is None:
-            kept = self._kept[name] = torch.zeros(self.batch, *shape[1:], dtype=dtype)
+            most = max(shape[0], self.batch)
+            kept = self._kept[name] = torch.zeros(most, *shape[1:], dtype=dtype or self._dtype)
         return kept[: shape[0]]
 
 

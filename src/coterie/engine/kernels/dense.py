@@ -54,7 +54,7 @@ def find_chain(model: nn.Module) -> list[Layer] | None:
     ...     nn.Linear(3, 2))) or []]
     [3, 2]
     """
-    if type(model) is not nn.Sequential or has_hooks(model):
+    if type(model) is not nn.Sequential or has_hooks(model) or not in_order(list(model), model):
         return None
     layers: list[Layer] = []
     for at, module in enumerate(model):
@@ -71,6 +71,13 @@ def find_chain(model: nn.Module) -> list[Layer] | None:
     return layers if layers and not layers[-1].relu else None
 
 
+def in_order(modules: Sequence[nn.Module], model: nn.Module) -> bool:
+    """Whether a model's parameters are weights and biases of its layers, one after the other."""
+    layers = [m for m in modules if isinstance(m, nn.Conv2d | nn.Linear)]
+    own = [id(w) for m in layers for w in (m.weight, m.bias) if w is not None]
+    return own == [id(w) for w in model.parameters()]
+
+
 def flattens_all(module: nn.Flatten) -> bool:
     """Whether a row of numbers is left of every example."""
     return module.start_dim == 1 and module.end_dim == -1
@@ -85,7 +92,7 @@ def has_hooks(model: nn.Module) -> bool:
 class Dense:
     """Trains nodes whose model is such a chain."""
 
-    name = "dense"
+    name, one_by_one = "dense", False
 
     def __init__(self, layers: Sequence[Layer], shards: Shards) -> None:
         """Take the chain and the nodes' data."""

@@ -13,7 +13,11 @@ EIGHT = 8  # places of an image that are taken at once
 
 @compiled
 def pool(x, side, y, where):  # type: ignore[no-untyped-def]
-    """y [B, h, w, C] = the most of every side x side window of x, and where in it that is."""
+    """y [B, h, w, C] = the most of every side x side window of x, and where in it that is.
+
+    What is no number counts where it comes first in its window. A model that diverges has them all
+    over.
+    """
     B, h, w, C = y.shape
     if side == 2:
         _pool_fours(x.reshape(B, x.shape[1], -1), y.reshape(B, h, -1), where.reshape(B, h, -1), C)
@@ -128,7 +132,7 @@ def pooled_gradient(x, dy, where, side, stride, padding, padded, dx, sums, dw, d
     dy [B, h, w, out] is the gradient after pooling. An image at a time is laid in `padded`, a row
     in a row, and its gradient before pooling in dx [1, h side, w side, out]; both have zeros
     around, dx in its last dimension but one, so that places come by eights.
-    `sums` [kh, kw in, out] is memory.
+    `sums` [kh, kw in, out] is memory. All are used again as they are left here.
     """
     before, high, wide = dw.shape[1:]
     sums[:] = zero
@@ -142,7 +146,7 @@ def pooled_gradient(x, dy, where, side, stride, padding, padded, dx, sums, dw, d
                     db[o] += given[o]
         for i in range(dx.shape[1]):
             for u in range(high):
-                _add_row(padded[i * stride[0] + u], stride[1] * before, dx[0, i], sums[u])
+                _add_products(padded[i * stride[0] + u], stride[1] * before, dx[0, i], sums[u])
     for o in range(len(dw)):
         for u in range(high):
             for v in range(wide):
@@ -161,7 +165,7 @@ def _lay(image, padding, padded):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _add_row(line, by, g, sums):  # type: ignore[no-untyped-def]
+def _add_products(line, by, g, sums):  # type: ignore[no-untyped-def]
     """sums[r] += line[r] g[0] + line[r + by] g[1] + ..., for sums [kw in, out] and g [W, out]."""
     for j in range(0, len(g), EIGHT):
         for r in range(len(sums)):

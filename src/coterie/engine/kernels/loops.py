@@ -84,7 +84,7 @@ def train(given, rows, total, group, share, table, space, x, unit, y, order, end
         for t in range(len(rates)):
             for at in range(ends[i, t], ends[i, t + 1], width):
                 taken = order[at : min(at + width, ends[i, t + 1])]
-                _gather(x, unit, taken, _values(table, space, 0, _filled(len(taken))))
+                _gather(x, unit, taken, _values(table, space, 0, _whole_rows(len(taken))))
                 _step(table, space, y, taken, rates[t], False)
         _add(total[group[i]], share[i], table, space)
 
@@ -129,8 +129,8 @@ def store(table, space, w):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _filled(count):  # type: ignore[no-untyped-def]
-    """Round the rows of a batch up."""
+def _whole_rows(count):  # type: ignore[no-untyped-def]
+    """Round the rows of a batch up to a multiple."""
     return -(-count // ROWS) * ROWS
 
 
@@ -164,7 +164,7 @@ def _weight(layer, space):  # type: ignore[no-untyped-def]
 @compiled
 def learn(table, space, values, y, taken, rate, before):  # type: ignore[no-untyped-def]
     """Take one batch whose values [B, in] others made; their gradient goes to before [B, in]."""
-    m, width = _filled(len(taken)), values.shape[1]
+    m, width = _whole_rows(len(taken)), values.shape[1]
     into = _values(table, space, 0, m)
     into[len(taken) :] = zero
     for r in range(len(taken)):
@@ -182,7 +182,7 @@ def _step(table, space, y, taken, rate, whole):  # type: ignore[no-untyped-def]
 
     That of the first values is made where the `whole` way back is gone, in the spare place.
     """
-    last, m = len(table) - 1, _filled(len(taken))
+    last, m = len(table) - 1, _whole_rows(len(taken))
     for number in range(last):
         layer = table[number]
         out = _values(table, space, number + 1, m)

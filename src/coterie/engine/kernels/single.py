@@ -25,7 +25,7 @@ from coterie.engine.update import At
 class Single:
     """Trains nodes through copies of a module, one for every thread."""
 
-    name = "single"
+    name, one_by_one = "single", True
 
     def __init__(
         self,
@@ -40,6 +40,9 @@ class Single:
         self._free: SimpleQueue[FlatModule] = SimpleQueue()
         for _ in range(copies):
             self._free.put(FlatModule(copy.deepcopy(model), habits, shards.x[:2], task))
+
+    def forget(self) -> None:
+        """Nothing is kept here: a model is loaded whole."""
 
     def stack(self, batch: int) -> int:
         """Return how many nodes are trained together: one."""

@@ -25,7 +25,7 @@ STACK_BYTES_AWAY, MOST_STACKED_AWAY = 256 << 20, 256  # a GPU needs many at once
 class Stacked:
     """Trains nodes by a vectorised gradient of their module; full-data gradients node by node."""
 
-    name = "stacked"
+    name, one_by_one = "stacked", False
 
     def __init__(
         self, model: nn.Module, shards: Shards, one_by_one: Single, task: Task = CLASSIFICATION
@@ -35,6 +35,9 @@ class Stacked:
         self._names = [k for k, w in model.named_parameters() if w.requires_grad]
         self._shapes = [w[None] for w in model.parameters() if w.requires_grad]
         self._bytes = shards.dtype.itemsize * sum(w.numel() for w in self._shapes)
+
+    def forget(self) -> None:
+        """Nothing is kept here."""
 
     def stack(self, batch: int) -> int:
         """Return how many nodes are trained together with batches of so many examples."""

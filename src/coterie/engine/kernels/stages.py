@@ -5,7 +5,7 @@ from math import prod
 
 from torch import nn
 
-from coterie.engine.kernels.dense import Layer, flattens_all, has_hooks
+from coterie.engine.kernels.dense import Layer, flattens_all, has_hooks, in_order
 from coterie.models.norm import LocalNorm
 
 WIDE = 16  # channels of a convolution come in multiples of this
@@ -36,6 +36,14 @@ class Pool:
 
 
 @dataclass(frozen=True)
+class Pooled:
+    """A convolution of the images themselves, and the most of every window of side x side."""
+
+    convolution: Convolution
+    side: int
+
+
+@dataclass(frozen=True)
 class Relu:
     """max(0, x)."""
 
@@ -49,12 +57,15 @@ class Norm:
     k: float
 
 
-Stage = Convolution | Pool | Relu | Norm
+Stage = Convolution | Pool | Pooled | Relu | Norm
 
 
 @dataclass(frozen=True)
 class Net:
-    """Stages on images, then linear layers; dropout before the first, and after each, or 0."""
+    """Stages on images, then linear layers; dropout before the first, and after each, or 0.
+
+    The first stage is a convolution, pooled or not.
+    """
 
     stages: tuple[Stage, ...]
     layers: tuple[Layer, ...]
@@ -70,33 +81,44 @@ def find_net(model: nn.Module) -> Net | None:
     >>> net = find_net(nn.Sequential(nn.Conv2d(1, 16, 3), nn.ReLU(), nn.MaxPool2d(2),
     ...     nn.Flatten(), nn.Linear(16, 5)))
     >>> [type(stage).__name__ for stage in net.stages], net.layers[0].at
-    (['Convolution', 'Pool', 'Relu'], 160)
+    (['Pooled', 'Relu'], 160)
     """
     if type(model) is not nn.Sequential or has_hooks(model) or list(model.buffers()):
         return None
     modules = list(model)
-    if len({id(module) for module in modules}) < len(modules):  # one that is there twice
-        return None
     flat = [at for at, m in enumerate(modules) if type(m) is nn.Flatten and flattens_all(m)]
-    if len(flat) != 1:
+    if len(flat) != 1 or not in_order(modules, model):
         return None
     before, after = modules[: flat[0]], modules[flat[0] + 1 :]
-    first = 0.0
-    for drops in (before[-1:], after[:1]):  # whatever comes between, dropout has the same places
-        if drops and type(drops[0]) is nn.Dropout:
-            if first or not _drops(drops[0]):
-                return None
-            first = float(drops[0].p)
-            (before if drops[0] is before[-1] else after).remove(drops[0])
+    first = _take_dropout(before, after)
     stages = _stages(before)
-    if not stages or not isinstance(stages[0], Convolution):  # a ReLU would change the data
+    # a ReLU that comes first would change the data
+    if first is None or not stages or not isinstance(stages[0], Convolution):
         return None
     tail = _layers(after, max(s.end for s in stages if isinstance(s, Convolution)))
-    return None if tail is None else Net(tuple(stages), *tail[:1], first, tail[1])
+    match stages:
+        case [Convolution() as convolution, Pool(side), *others]:
+            stages = [Pooled(convolution, side), *others]
+    return None if tail is None else Net(tuple(stages), tail[0], first, tail[1])
 
 
-def _drops(module: nn.Module) -> bool:
-    return isinstance(module, nn.Dropout) and 0 < module.p < 1
+def _take_dropout(before: list[nn.Module], after: list[nn.Module]) -> float | None:
+    """Take dropout out that is next to where all is flattened; None if it cannot be written out."""
+    first = 0.0
+    for part, at in ((before, -1), (after, 0)):
+        if part and type(part[at]) is nn.Dropout:
+            # torch drops in the order of memory, which a norm changes until all is flat
+            odd = part is before and any(type(m) is LocalNorm for m in before)
+            drop = _dropped(part.pop(at))
+            if first or odd or not drop:
+                return None
+            first = drop
+    return first
+
+
+def _dropped(module: nn.Module) -> float:
+    """Return how likely dropout drops a number; 0 if it drops none, or all."""
+    return module.p if isinstance(module, nn.Dropout) and 0 < module.p < 1 else 0.0
 
 
 def _stages(modules: list[nn.Module]) -> list[Stage] | None:
@@ -120,9 +142,13 @@ def _stage(module: nn.Module, at: int) -> Stage | None:
     if type(module) is nn.Conv2d and _plain(module):
         shape: tuple[int, int, int, int] = tuple(module.weight.shape)  # type: ignore[assignment]
         stride, padding = _pair(module.stride), _pair(module.padding)
+        # oneDNN errs where one channel, laid out last, has another stride across than down
+        if stride is None or padding is None or (shape[1] == 1 and stride[0] != stride[1]):
+            return None
         return Convolution(shape, at, module.bias is not None, stride, padding)
-    if type(module) is nn.MaxPool2d and _windows(module):
-        return Pool(_pair(module.kernel_size)[0])
+    if type(module) is nn.MaxPool2d:
+        side = _window(module)
+        return Pool(side) if side else None
     if type(module) is nn.ReLU:
         return Relu()
     if type(module) is LocalNorm:
@@ -134,21 +160,31 @@ def _plain(module: nn.Conv2d) -> bool:
     """Whether a convolution is a usual one, and wide enough for loops over its channels to pay."""
     whole = all(w.requires_grad for w in module.parameters())
     usual = (module.groups, _pair(module.dilation), module.padding_mode) == (1, (1, 1), "zeros")
-    return (
-        whole and usual and not isinstance(module.padding, str) and not module.out_channels % WIDE
-    )
+    return whole and usual and module.weight.ndim == 4 and module.out_channels % WIDE == 0
 
 
-def _windows(module: nn.MaxPool2d) -> bool:
-    """Whether pooling cuts images into squares beside each other, and gives nothing else."""
-    side, stride = _pair(module.kernel_size), _pair(module.stride)
+def _window(module: nn.MaxPool2d) -> int:
+    """Return the side of windows that are squares beside each other, or 0 if they are not."""
+    size, stride = _pair(module.kernel_size), _pair(module.stride)
     usual = (_pair(module.padding), _pair(module.dilation)) == ((0, 0), (1, 1))
     odd = module.ceil_mode or module.return_indices
-    return usual and not odd and side == stride and side[0] == side[1] and side[0] <= MOST_SIDE
+    if size is None or not usual or odd or size != stride or size[0] != size[1]:
+        return 0
+    return size[0] if size[0] <= MOST_SIDE else 0
 
 
-def _pair(value: object) -> tuple[int, int]:
-    return value if isinstance(value, tuple) else (value, value)
+def _pair(value: object) -> tuple[int, int] | None:
+    """Return the number down and across, or None where that is said in another way.
+
+    >>> _pair(2), _pair([1, 3]), _pair("same"), _pair((2,))
+    ((2, 2), (1, 3), None, None)
+    """
+    match value:
+        case int():
+            return value, value
+        case (int(down), int(across)):
+            return down, across
+    return None
 
 
 def _layers(
@@ -164,11 +200,11 @@ def _layers(
             drops.append(0.0)
         elif type(module) is nn.ReLU and layers and not drops[-1]:
             layers[-1] = replace(layers[-1], relu=True)
-        elif type(module) is nn.Dropout and layers and _drops(module):
+        elif type(module) is nn.Dropout and layers and _dropped(module):
             # a zero must be one of ReLU's or of dropout's
             if drops[-1] or not layers[-1].relu:
                 return None
-            drops[-1] = float(module.p)
+            drops[-1] = _dropped(module)
         else:
             return None
     done = layers and not (layers[-1].relu or drops[-1])
