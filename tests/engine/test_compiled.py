@@ -1,6 +1,8 @@
 """Compiled loops: they give what the written-out chain gives, on any number of cores."""
 
 import math
+import os
+import subprocess
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -165,3 +167,44 @@ def test_a_run_that_was_begun_with_them_says_what_it_needs(monkeypatch: pytest.M
     monkeypatch.setattr(fast_engine, "has_numba", lambda: False)
     with pytest.raises(ModelError, match=r"need Numba; install it: pip install 'coterie\[fast\]'"):
         engines("2nn", 5, kernel="compiled")
+
+
+FRESH = """
+import hashlib
+import sys
+import numpy as np
+import torch
+from coterie.engine.kernels.compiled import layers_in_memory
+from coterie.engine.kernels.dense import Layer
+from coterie.engine.kernels import loops
+
+table, space = layers_in_memory([Layer(40, 48, 0, True, True), Layer(10, 40, 1960, True, False)],
+                                10, torch.float32)
+rng = np.random.default_rng(0)
+shapes = 2370, (10, 48), (10, 48)
+w, x, before = (rng.standard_normal(shape).astype(np.float32) for shape in shapes)
+if len(sys.argv) > 1:  # something else is compiled, or loaded, first
+    loops._forward(x, np.ones((40, 48), np.float32), np.empty((10, 40), np.float32))
+loops.load(w, table, space)
+loops.learn(table, space, x, np.arange(10), np.arange(10), np.float32(0.1), before)
+print(hashlib.sha256(space.tobytes() + before.tobytes()).hexdigest())
+"""
+
+
+def test_what_is_compiled_just_now_gives_the_digits_of_what_was_kept(tmp_path: Path) -> None:
+    """And so it is whatever else was compiled before in a process."""
+
+    def digits(*words: str, cache: str = "one") -> str:
+        env = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / cache)}
+        done = subprocess.run(
+            [sys.executable, "-c", FRESH, *words],
+            env=env,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout
+
+    first = digits()
+    assert len(first) == 65
+    assert first == digits() == digits("other") == digits("other", cache="two")

@@ -16,17 +16,14 @@ from contextlib import suppress
 import llvmlite.binding
 import numpy as np
 
-# Without it LLVM uses half the width of processors with AVX-512. Numba reads it when imported.
-WHOLE_WIDTH = "NUMBA_CPU_FEATURES"
-if WHOLE_WIDTH in os.environ:
-    import numba
-else:
-    os.environ[WHOLE_WIDTH] = (
-        f"{llvmlite.binding.get_host_cpu_features().flatten()},-prefer-256-bit"
-    )
-    import numba
-
-    del os.environ[WHOLE_WIDTH]
+# Without it LLVM uses half the width of processors with AVX-512. Numba reads it when it is
+# imported, and again before it compiles: if it were gone by then, what is compiled today would have
+# other last digits than what is kept for tomorrow.
+os.environ.setdefault(
+    "NUMBA_CPU_FEATURES",
+    f"{llvmlite.binding.get_host_cpu_features().flatten()},-prefer-256-bit",
+)
+import numba
 
 REORDER = {"reassoc", "contract", "nsz", "arcp"}
 LANES, ROWS = 16, 5  # numbers of one row, and rows of one batch, come in multiples of these
@@ -39,8 +36,12 @@ zero = np.float32(0)  # which a sum of doubles makes one of
 
 
 def compiled(function):  # type: ignore[no-untyped-def]
-    """Compile on first use; kept beside this file, or in the user's cache, where one can write."""
-    how = {"nogil": True, "fastmath": REORDER, "error_model": "numpy"}
+    """Compile on first use; kept beside this file, or in the user's cache, where one can write.
+
+    What a function calls becomes a part of it. Else it would call what was compiled first under
+    that name in a process, such as on its own, whose sums may be in another order.
+    """
+    how = {"nogil": True, "fastmath": REORDER, "error_model": "numpy", "forceinline": True}
     try:
         return _if_kept(numba.njit(cache=True, **how)(function))
     except RuntimeError:  # there is no place to keep it
