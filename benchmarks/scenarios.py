@@ -5,8 +5,9 @@ there. The target is what a plan has: the training loss of so many steps as the 
 mean after each, here by FedAvg at its best learning rate. Every method has as many trials of
 learning rate and schedule as in `coterie fair`, by the same search with longer lists of schedules,
 on the file's seed. The best runs with other seeds. So does what is advised: the plan's schedule,
-with the best of the same learning rates. Runs end at the target, and trials where they are slower
-than the best one so far. What is done is kept in FOLDER/scenarios.jsonl.
+with the best of the same learning rates; and what a run chooses by a pilot, likewise. Runs end at
+the target, and trials where they are slower than the best one so far. What is done is kept in
+FOLDER/scenarios.jsonl.
 """
 
 import argparse
@@ -202,6 +203,7 @@ def print_all(lines: list[Json]) -> None:
         "advised",
         "s",
         "over the first",
+        "chosen by a pilot",
     )
     print("| " + " | ".join(head) + " |\n" + "|---" * len(head) + "|")
     near = 0
@@ -209,8 +211,9 @@ def print_all(lines: list[Json]) -> None:
         methods, plan = [read(each) for each in line["methods"]], read(line["advised"])
         verdict = judge(methods)
         first = next((each for each in methods if each.method == verdict.first), None)
-        cells = [line["scenario"]] + ["-"] * 7
-        cells[5], cells[6] = line["words"], seconds(plan)
+        auto = read(line["auto"])
+        cells = [line["scenario"]] + ["-"] * 8
+        cells[5], cells[6], cells[8] = line["words"], seconds(plan), seconds(auto)
         if first is not None:
             over = ratio(plan, first) if plan.whole else None
             near += over is not None and over.mean <= NEAR
@@ -220,6 +223,8 @@ def print_all(lines: list[Json]) -> None:
             far = [each.method for each in verdict.others if each.outside or each.times is None]
             cells[1:5] = [first.method, ", ".join(own), seconds(first), f"{len(far)} of 5"]
             cells[7] = "never there" if over is None else span(over)
+            later = ratio(auto, first) if auto.whole else None
+            cells[8] += "" if later is None else f" ({later.mean:.1f}x)"
         print("| " + " | ".join(cells) + " |")
     print(f"\nadvised within {NEAR:g} of the first: {near} of {len(lines)}")
     for line in lines:
