@@ -140,6 +140,12 @@ def test_relu_and_pooling_change_places_and_norms_do_not() -> None:
     assert (net.drop_first, net.drops, net.layers[0].at) == (0.2, (0.0,), 32 * 15 + 16 * 64 + 16)
 
 
+def test_rows_in_rows_are_one_row() -> None:
+    layers: list[nn.Module] = [*dropping().children()]
+    nested = nn.Sequential(nn.Sequential(*layers[:3], nn.Sequential(*layers[3:5])), *layers[5:])
+    assert find_net(nested) == find_net(dropping()) is not None
+
+
 CONV, END = nn.Conv2d(1, 16, 3), (nn.Flatten(), nn.Linear(16, 2))
 
 

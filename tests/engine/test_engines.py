@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from coterie.core.errors import DivergenceError, TrainingError
+from coterie.core.errors import DivergenceError, ModelError, TrainingError
 from coterie.divergences.sketch import Sketch
 from coterie.engine.contract import LocalSteps, Models
 from coterie.engine.habits import treats_examples_alone
@@ -99,7 +99,7 @@ def test_stacks_are_used_where_they_can_be() -> None:
     assert engines("2nn")[1].choice() == {"kernel": "dense"}
     assert engines("messy")[1].choice() == {"kernel": "single"}
     assert engines("own")[1].choice()["kernel"] in ("stacked", "single")
-    with pytest.raises(KeyError):
+    with pytest.raises(ModelError, match="'stacked', which cannot train this model here"):
         engines("messy")[1].choose({"kernel": "stacked"})
 
 

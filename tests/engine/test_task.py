@@ -327,7 +327,7 @@ def test_metrics_of_nodes_are_of_their_own_examples() -> None:
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "classification"])
 def test_written_out_kernels_serve_labels_alone(name: str) -> None:
     engine = engines(name, own=False)["single"]
-    with pytest.raises(KeyError):
+    with pytest.raises(ModelError, match="'dense', which cannot train this model here"):
         engine.choose({"kernel": "dense"})
 
 

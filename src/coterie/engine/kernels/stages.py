@@ -1,5 +1,6 @@
 """A network of convolutions taken apart: stages on images, then a chain of linear layers."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -85,7 +86,7 @@ def find_net(model: nn.Module) -> Net | None:
     """
     if type(model) is not nn.Sequential or has_hooks(model) or list(model.buffers()):
         return None
-    modules = list(model)
+    modules = list(_opened(model))
     flat = [at for at, m in enumerate(modules) if type(m) is nn.Flatten and flattens_all(m)]
     if len(flat) != 1 or not in_order(modules, model):
         return None
@@ -100,6 +101,12 @@ def find_net(model: nn.Module) -> Net | None:
         case [Convolution() as convolution, Pool(side), *others]:
             stages = [Pooled(convolution, side), *others]
     return None if tail is None else Net(tuple(stages), tail[0], first, tail[1])
+
+
+def _opened(model: nn.Sequential) -> Iterator[nn.Module]:
+    """Yield a row's modules, and those of rows in it."""
+    for module in model:
+        yield from _opened(module) if type(module) is nn.Sequential else (module,)
 
 
 def _take_dropout(before: list[nn.Module], after: list[nn.Module]) -> float | None:
