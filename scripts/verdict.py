@@ -20,7 +20,9 @@ HERE = Path(__file__).resolve()
 RESULTS = HERE.parents[1] / "docs" / "results"
 PROSE = HERE.with_suffix(".md")
 PAGE = RESULTS / "verdict.md"
-FULL, SMALL = (RESULTS / "tables" / f"reproduction-{name}.md" for name in ("efficiency", "small"))
+FULL, SMALL, COSTS = (
+    RESULTS / "tables" / f"reproduction-{name}.md" for name in ("efficiency", "small", "costs")
+)
 ESTIMATE = RESULTS / "tables" / "estimate.txt"
 TAKEN_OVER = (
     "# All tables of efficiency\n\nAt full scale, on MNIST-O, as `coterie reproduce efficiency "
@@ -136,6 +138,7 @@ class Evidence:
 
     full: dict[str, Printed]
     small: dict[str, Printed]
+    costs: dict[str, Printed]  # at full scale, too
 
     def relation(self, clock: str, relation: str, cells: Sequence[str]) -> tuple[str, list[str]]:
         """Return the mean differences of a relation in some cells, and the verdicts."""
@@ -165,9 +168,8 @@ class Evidence:
 
 DTT, DHH = ("Dtt sr", "Dtt 2nn", "Dtt cnn"), ("Dhh sr", "Dhh 2nn", "Dhh cnn")
 TENTH = "small: 2NN, a tenth of the data, 2 seeds"
-TABLES, SMALL_TABLES = (
-    "[tables](tables/reproduction-efficiency.md)",
-    "[tables](tables/reproduction-small.md)",
+TABLES, SMALL_TABLES, COSTS_TABLES = (
+    f"[tables](tables/reproduction-{name}.md)" for name in ("efficiency", "small", "costs")
 )
 
 
@@ -297,24 +299,24 @@ def _ratio(cell: str) -> str:
 
 
 def appendix(e: Evidence) -> list[Claim]:
-    """Judge what the appendix says, all of it run at small scale only."""
-    costs = e.small["What groups cost"]
+    """Judge what the appendix says, but for the costs of groups at small scale only."""
+    costs = e.costs["What groups cost"]
     ic = [row for row in costs.rows if row[0] == IC]
     usual = costs.row(grouping=IC, alpha_comm="1")
     edge = costs.row(grouping=HIER)
     text = "FedAvg-IC's groups have less Delta and fewer hops than the edges (Delta; hops)"
     told = f"{usual[4]} against {edge[4]}; {usual[5]} against {edge[5]}"
     at, front = costs.columns.index("less than edges"), costs.columns.index("on the front")
-    some = "small: 2NN, MNIST-F, a tenth of the data, 2 seeds"
+    some = f"full: CNN, MNIST-F, {usual[2]} seeds"
     claims = [
-        Claim(text, told, "the same", some, [row[at] for row in ic], SMALL_TABLES),
+        Claim(text, told, "the same", some, [row[at] for row in ic], COSTS_TABLES),
         Claim(
             "they are a Pareto front, and the edges are not on it",
             f"{sum(row[front] == 'reproduced' for row in ic)} of {len(ic)}; edges are on it",
             "the same",
             some,
             [row[front] for row in (*ic, edge)],
-            SMALL_TABLES,
+            COSTS_TABLES,
         ),
     ]
     combined = e.small["Seconds of a mean with and without combined aggregation"]
@@ -445,7 +447,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def page() -> str:
     """Write the page: the prose beside this file, filled with tables and counts."""
-    e = Evidence(read(FULL.read_text()), read(SMALL.read_text()))
+    e = Evidence(*(read(path.read_text()) for path in (FULL, SMALL, COSTS)))
     free = e.full["If group means took no time, by the paper's clock otherwise"]
     near = [row[-1] for row in free.rows if row[3] != "-"]
     makers = (accuracy, efficiency, appendix, theory)
