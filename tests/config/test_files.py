@@ -1,10 +1,13 @@
 import tomllib
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from coterie.config.files import (
+    SCALES,
+    Scale,
     expand,
     flat,
     load_experiment,
@@ -178,8 +181,22 @@ def test_the_small_scale_replaces_settings_and_sweeps(tmp_path: Path) -> None:
     fixed = load_experiment(file, ["train.steps=3", "seed=1"], "small")
     assert [(c.seed, c.train.steps, c.model.name) for c in fixed] == [(1, 3, "sr"), (1, 3, "2nn")]
     file.write_text("[train]\nsteps = 100\n")
-    with pytest.raises(ConfigError, match=r"f\.toml: has no small scale, a section \[small\]"):
-        load_experiment(file, scale="small")
+    for scale in SCALES:
+        with pytest.raises(ConfigError, match=rf"f\.toml: has no {scale} scale, a section"):
+            load_experiment(file, scale=scale)
+
+
+def test_each_scale_has_its_own_settings_and_none_of_anothers(tmp_path: Path) -> None:
+    file = tmp_path / "f.toml"
+    file.write_text(
+        "[train]\nsteps = 100\n[medium.train]\nlr = 0.3\n[medium.sweep]\nseed = [4]\n"
+        "[small.train]\nsteps = 10\n[small.sweep]\nseed = [5]\n"
+    )
+    found = {
+        scale: [(c.seed, c.train.steps, c.train.lr) for c in load_experiment(file, scale=scale)]
+        for scale in get_args(Scale)
+    }
+    assert found == {"full": [(0, 100, 0.1)], "medium": [(4, 100, 0.3)], "small": [(5, 10, 0.1)]}
 
 
 def test_batch_size_auto_is_full_for_sr_and_the_papers_128_otherwise() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from coterie.analysis.compare import seconds_to
 from coterie.analysis.format import number
-from coterie.config.files import load_experiment, make_config
+from coterie.config.files import load_experiment, make_config, read_experiment
 from coterie.config.shipped import experiment_path
 from coterie.core.errors import DataError
 from coterie.paper import REPRODUCTIONS, Table, judge
@@ -294,6 +294,23 @@ def test_every_reproduction_is_a_sweep_at_two_scales(name: str) -> None:
     assert {config.seed for config in full} == {0, 1, 2, 3, 4}
     assert 0 < len(small) < len(full)
     assert all(config.data.sample <= 0.2 for config in small)
+
+
+def test_the_medium_scale_is_on_all_data_with_as_many_seeds() -> None:
+    there = [n for n in REPRODUCTIONS if "medium" in read_experiment(experiment_path(n))]
+    assert len(there) == 7
+    for name in there:
+        medium = load_experiment(experiment_path(name), scale="medium")
+        assert {config.seed for config in medium} == {0, 1, 2, 3, 4}
+        assert {(c.data.sample, c.model.name) for c in medium} == {(1, "2nn")}
+
+
+def test_an_experiment_without_the_scale_is_left_out_of_all(tmp_path: Path) -> None:
+    done = coterie("reproduce", "all", "--scale", "medium", "--no-run", "--out", tmp_path / "x")
+    assert "left out: efficiency has no medium scale" in done.stderr
+    assert "efficiency" not in done.stdout
+    alone = coterie("reproduce", "costs", "--scale", "medium")
+    assert "costs.toml: has no medium scale, a section [medium]" in alone.stderr
 
 
 def test_the_efficiency_table_has_all_printed_cells() -> None:

@@ -1,6 +1,6 @@
 """`coterie sweep` and `coterie reproduce`: many runs, done once each, and what they say."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from shlex import join
@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 
 scale_option = click.option(
     "--scale",
-    type=click.Choice(["small", "full"]),
+    type=click.Choice(["small", "medium", "full"]),
     default="full",
-    help="full: the file as it is; small: with what stands under [small] in it [full].",
+    help="full: the file as it is; small, medium: with what stands under [small] or [medium] in it "
+    "[full].",
 )
 only_option = click.option(
     "--only",
@@ -35,7 +36,7 @@ only_option = click.option(
     help="Only runs with this setting, such as seed=0. Several values of a key: any of them; "
     "several keys: all of them.",
 )
-runs_option = out_option("DIR", "Folder for the runs [runs/NAME or runs/NAME-small].")
+runs_option = out_option("DIR", "Folder for the runs [runs/NAME, or runs/NAME-SCALE if not full].")
 
 
 @click.command()
@@ -127,6 +128,7 @@ def reproduce(
 
     \b
       coterie reproduce all --scale small          everything, on a part of the data
+      coterie reproduce all --scale medium         on all data, with the 2NN for the CNN
       coterie reproduce efficiency --only model.name=sr
       coterie reproduce efficiency --no-run        tables of what has been run so far
       coterie reproduce all --estimate             how long it will take
@@ -152,7 +154,7 @@ def reproduce(
         check_no_run(out)
     if no_run and estimate:
         raise click.UsageError("--no-run and --estimate exclude each other")
-    names = list(REPRODUCTIONS) if name == "all" else [name]
+    names = _with_scale(REPRODUCTIONS, scale) if name == "all" else [name]
     if estimate:
         _estimate(names, scale, wanted, out)
         return
@@ -168,7 +170,17 @@ def reproduce(
             failed.append(f"{each}: {error}")
             echo(failed[-1], err=True)
     if failed:
-        raise CoterieError(f"{len(failed)} of {len(REPRODUCTIONS)} could not be reproduced here")
+        raise CoterieError(f"{len(failed)} of {len(names)} could not be reproduced here")
+
+
+def _with_scale(names: Collection[str], scale: "Scale") -> list[str]:
+    """Keep the experiments whose files have a scale, and say which have not."""
+    from coterie.config.files import read_experiment
+
+    there = [n for n in names if scale == "full" or scale in read_experiment(experiment_path(n))]
+    for name in (each for each in names if each not in there):
+        echo(f"left out: {name} has no {scale} scale", err=True)
+    return there
 
 
 def _estimate(
@@ -283,7 +295,7 @@ def _place(
     from coterie.config.files import load_experiment
     from coterie.runs.sweep import only, place_jobs
 
-    suffix = "-small" if scale == "small" else ""
+    suffix = "" if scale == "full" else f"-{scale}"
     folder = out or Path("runs") / f"{path.stem}{suffix}"
     check_out(folder)
     return folder, only(place_jobs(load_experiment(path, overrides, scale), folder), wanted)

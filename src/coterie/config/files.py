@@ -27,7 +27,8 @@ from coterie.simulation.algorithm import Algorithm
 from coterie.simulation.measures import read_measures
 
 Nested = dict[str, Any]
-Scale = Literal["full", "small"]
+Scale = Literal["full", "medium", "small"]
+SCALES: tuple[Scale, ...] = ("medium", "small")  # what a file may have beside the full one
 Code = tuple[str, str]  # a setting, and the import path that it names
 SELECT = {  # what settings can be chosen by
     "val_accuracy": "most",
@@ -81,12 +82,13 @@ def load_experiment(
     "fedavg-ic"]`; every combination is a run, the last key varying fastest. Values that are tables
     are settings that go together: `algorithm = [{name = "fedavg"}, {name = "fedavg-ic", tau2 =
     10}]`. At the small scale, what stands in `[small]` and `[small.sweep]` replaces
-    settings and lists of the same name; a setting that is swept stays so. A file that a setting of
+    settings and lists of the same name; a setting that is swept stays so. So it is at the medium
+    one with `[medium]`. A file that a setting of
     the experiment file names is looked for in the current folder, and then beside it.
     """
     content = _found_beside(read_experiment(Path(path)), Path(path).parent)
-    if scale == "small" and "small" not in content:
-        raise ConfigError(f"{path}: has no small scale, a section [small]")
+    if scale != "full" and scale not in content:
+        raise ConfigError(f"{path}: has no {scale} scale, a section [{scale}]")
     return expand(content, overrides, scale)
 
 
@@ -139,11 +141,13 @@ def expand(content: Nested, overrides: Iterable[str] = (), scale: Scale = "full"
     """Make the configs of an experiment: the file's values, its sweep, then the overrides."""
     content = dict(content)
     select = selected_by(content)
-    small, sweep = _section(content, "small"), dotted(_section(content, "sweep"))
+    scales = {name: _section(content, name) for name in SCALES}
+    sweep = dotted(_section(content, "sweep"))
     sweep.pop("select", None)
-    if scale == "small":
-        sweep |= dotted(_section(small, "sweep"))
-        for key, value in dotted(small).items():
+    if scale != "full":
+        other = scales[scale]
+        sweep |= dotted(_section(other, "sweep"))
+        for key, value in dotted(other).items():
             content = _with(content, key, value)
     where = [key for key in sweep if key == WHERE or key.startswith(f"{WHERE}.")]
     if where:
