@@ -16,7 +16,8 @@ from torch import nn
 import coterie.engine.vectorized as fast_engine
 from coterie.core.errors import DivergenceError, ModelError
 from coterie.engine.contract import LocalSteps
-from coterie.engine.kernels.compiled import MUCH, compiling_pays
+from coterie.engine.kernels import reasons
+from coterie.engine.kernels.compiled import MUCH, why_not_compiled
 from coterie.engine.local_rule import PLAIN, LocalRule
 from coterie.engine.module import Nodes
 from coterie.engine.vectorized import Vectorized
@@ -144,15 +145,17 @@ def test_what_was_compiled_and_is_damaged_is_compiled_again(tmp_path: Path) -> N
 
 def test_they_are_chosen_where_there_is_much_to_train() -> None:
     steps = LocalSteps(0.1, 1.0, 10, "epoch", 0)
-    assert compiling_pays(steps, PLAIN, MUCH)
-    assert not compiling_pays(steps, PLAIN, 0.9 * MUCH)
-    assert not compiling_pays(steps, LocalRule(momentum=0.9), MUCH)
-    assert not compiling_pays(LocalSteps(0.1, 1.0, None, "epoch", 0), PLAIN, MUCH)
+    assert why_not_compiled(steps, PLAIN, MUCH) == ""
+    assert why_not_compiled(steps, PLAIN, 0.9 * MUCH) == reasons.SHORT
+    assert why_not_compiled(steps, LocalRule(momentum=0.9), MUCH) == reasons.ADDED
+    full = LocalSteps(0.1, 1.0, None, "epoch", 0)
+    assert why_not_compiled(full, PLAIN, MUCH) == reasons.FULL
 
 
 def test_a_numba_that_cannot_be_loaded_is_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "coterie.engine.kernels.loops", None)
-    assert not compiling_pays(LocalSteps(0.1, 1.0, 10, "epoch", 0), PLAIN, MUCH)
+    steps = LocalSteps(0.1, 1.0, 10, "epoch", 0)
+    assert why_not_compiled(steps, PLAIN, MUCH) == reasons.NOT_LOADED
     with pytest.raises(ModelError, match="which need Numba"):
         engines("2nn", 5, kernel="compiled")
 

@@ -155,7 +155,7 @@ def test_an_lstm_trains_node_by_node_to_the_digits_of_the_plain_engine() -> None
     for kind in (Sequential, Vectorized):
         steps = LocalSteps(0.5, 1, 4, "epoch", 0)
         engine = kind(deepcopy(model), Nodes.of(nodes), held, steps)
-        assert engine.choice() in ({}, {"kernel": "single"})
+        assert engine.choice().get("kernel", "single") == "single"
         state = engine.advance(engine.initial(), 0, 2, np.array([0, 0, 1, 1]))
         found.append(engine.advance(state, 2, 4, np.zeros(4, dtype=np.int64)).w)
     assert torch.equal(found[0], found[1])

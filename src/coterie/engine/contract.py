@@ -182,7 +182,7 @@ class Engine(Protocol):
     """What Algorithm 1 asks of an engine; state is passed in and out, never kept."""
 
     def choice(self) -> dict[str, str]:
-        """Return how this engine executes, where that may change a last digit."""
+        """Return how this engine executes, where that may change a last digit, and why so."""
 
     def choose(self, choice: dict[str, str]) -> None:
         """Execute as another engine did, so that a resumed run gives the same digits."""

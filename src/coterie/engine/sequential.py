@@ -19,6 +19,7 @@ from coterie.engine.contract import (
     Score,
 )
 from coterie.engine.device import for_sums, prepared, with_generators
+from coterie.engine.kernels import reasons
 from coterie.engine.kernels.single import local_steps
 from coterie.engine.local_rule import PLAIN, LocalRule
 from coterie.engine.memory import OWN, first_memory, remembering
@@ -81,8 +82,8 @@ class Sequential:
             self._places = places_of(model, rule.update.personal(model)).to(self._device)
 
     def choice(self) -> dict[str, str]:
-        """There is one way only."""
-        return {}
+        """There is one way only; say why it is not the quickest."""
+        return {"why": reasons.SEQUENTIAL}
 
     def choose(self, choice: dict[str, str]) -> None:
         """There is one way only."""

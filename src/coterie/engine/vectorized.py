@@ -28,15 +28,15 @@ from coterie.engine.contract import (
 from coterie.engine.device import for_sums, prepared
 from coterie.engine.gradients import Gauge
 from coterie.engine.habits import Habits, find_habits
-from coterie.engine.kernels import Kernel
+from coterie.engine.kernels import Kernel, reasons
 from coterie.engine.kernels.batching import stacks
 from coterie.engine.kernels.calibrate import choose_kernel, takes_long
-from coterie.engine.kernels.compiled import Compiled, compiling_pays, has_numba, loads
+from coterie.engine.kernels.compiled import Compiled, has_numba, loads, why_not_compiled
 from coterie.engine.kernels.convolved import Convolved
-from coterie.engine.kernels.dense import Dense, find_chain
+from coterie.engine.kernels.dense import Dense, Layer, find_chain
 from coterie.engine.kernels.single import Single
 from coterie.engine.kernels.stacked import Stacked
-from coterie.engine.kernels.stages import find_net
+from coterie.engine.kernels.stages import Net, find_net
 from coterie.engine.local_rule import PLAIN, LocalRule
 from coterie.engine.means import add_up, counts, divide
 from coterie.engine.memory import OWN, remembering
@@ -121,7 +121,8 @@ class Vectorized:
         self._alone = self._habits.apart
         self._team = Team(workers if self._threads_pay(workers) else 1, self._device)
         self._single = Single(model, self._shards, self._team.workers, self._habits, task)
-        self._work = work
+        self._layers, self._net = self._written_out()
+        self._why = "" if kernel else self._why_not_compiled(work)
         self._kernel = self._named(kernel) if kernel else self._choose()
 
     def _threads_pay(self, workers: int) -> bool:
@@ -150,12 +151,15 @@ class Vectorized:
         return self._team.workers
 
     def choice(self) -> dict[str, str]:
-        """Return how this engine executes: what a resumed run needs to give the same digits."""
-        return {"kernel": self._kernel.name}
+        """Return how this engine executes: what a resumed run needs to give the same digits.
+
+        And why it has no compiled loops, which are the quickest, where it has none.
+        """
+        return {"kernel": self._kernel.name} | ({"why": self._why} if self._why else {})
 
     def choose(self, choice: dict[str, str]) -> None:
         """Execute as another engine did."""
-        self._kernel = self._named(choice["kernel"])
+        self._kernel, self._why = self._named(choice["kernel"]), choice.get("why", "")
 
     def _named(self, kernel: str) -> Kernel:
         kernels = self._kernels()
@@ -172,36 +176,54 @@ class Vectorized:
             )
         return kernels[kernel]()
 
+    def _written_out(self) -> tuple[list[Layer] | None, Net | None]:
+        """Return the module's layers, and stages, if it can be written out in such a way."""
+        if not self._task.softmax:
+            return None, None
+        layers, net = find_chain(self._model), find_net(self._model)
+        whole = self._alone and layers and layers[-1].end == self._d
+        return layers if whole else None, net if self._habits.draws_apart else None
+
     def _kernels(self) -> dict[str, Callable[[], Kernel]]:
         """List what can train the module here."""
+        layers, net = self._layers, self._net
         kernels: dict[str, Callable[[], Kernel]] = {"single": lambda: self._single}
+        loops = has_numba() and not self._why_no_loops()
         if self._alone:
             kernels["stacked"] = lambda: Stacked(
                 self._model, self._shards, self._single, self._task
             )
-        if not self._task.softmax:
-            return kernels
-        layers, net = find_chain(self._model), find_net(self._model)
-        if self._alone and layers and layers[-1].end == self._d:
+        if layers:
             kernels["dense"] = lambda: Dense(layers, self._shards)
-            if self._can_loop(layers[-1].rows):
+            if loops:
                 kernels["compiled"] = lambda: Compiled(layers, self._shards)
-        if net and self._habits.draws_apart and self._can_loop(net.layers[-1].rows):
+        if net and loops:
             kernels["convolved"] = lambda: Convolved(net, self._shards, self._single, self._habits)
         return kernels
 
-    def _can_loop(self, classes: int) -> bool:
-        """Whether compiled loops, which check nothing, can have the examples and models here."""
-        y, common = self._shards.y, self._shards.dtype in (torch.float32, torch.float64)
-        if not (common and self._device.type == "cpu" and has_numba()):
-            return False
-        return y.dtype == torch.int64 and bool(((y >= 0) & (y < classes)).all())
+    def _why_no_loops(self) -> str:
+        """Say why compiled loops, which check nothing, cannot have what is here; "" if they can."""
+        if not self._task.softmax:
+            return reasons.OTHER_TASK
+        layers = self._layers or (self._net and self._net.layers)
+        if not layers:
+            return reasons.why_not_written_out(self._model)
+        if self._device.type != "cpu":
+            return reasons.OTHER_DEVICE
+        if self._shards.dtype not in (torch.float32, torch.float64):
+            return reasons.OTHER_NUMBERS
+        y = self._shards.y
+        fit = y.dtype == torch.int64 and bool(((y >= 0) & (y < layers[-1].rows)).all())
+        return "" if fit else reasons.OTHER_LABELS
+
+    def _why_not_compiled(self, work: float) -> str:
+        """Say why a run over so many examples does not use compiled loops; "" if it does."""
+        return self._why_no_loops() or why_not_compiled(self._steps, self._rule, work * self._d)
 
     def _choose(self) -> Kernel:
         kernels = self._kernels()
-        loops = [name for name in (Compiled.name, Convolved.name) if name in kernels]
-        if loops and compiling_pays(self._steps, self._rule, self._work * self._d):
-            return kernels[loops[0]]()
+        if not self._why:
+            return kernels[Compiled.name if self._layers else Convolved.name]()
         kernels.pop(Convolved.name, None)
         if "dense" in kernels or len(kernels) == 1:
             return kernels.get("dense", kernels["single"])()

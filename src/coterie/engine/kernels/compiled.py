@@ -10,6 +10,7 @@ from torch import Tensor
 from coterie.core.arrays import Floats, Ints
 from coterie.core.seeding import words
 from coterie.engine.contract import LocalSteps
+from coterie.engine.kernels import reasons
 from coterie.engine.kernels.dense import Dense, Layer
 from coterie.engine.local_rule import LocalRule
 from coterie.engine.module import Shards
@@ -34,12 +35,18 @@ def loads() -> bool:
     return True
 
 
-def compiling_pays(steps: LocalSteps, rule: LocalRule, work: float) -> bool:
-    """Whether compiled loops can take such steps, and so much work is worth loading them.
+def why_not_compiled(steps: LocalSteps, rule: LocalRule, work: float) -> str:
+    """Say why compiled loops cannot take such steps, or are not worth loading; "" if they are.
 
     `work` counts weights times examples. Speeds are not measured, so that no digit depends on them.
     """
-    return work >= MUCH and serves(steps, rule) and loads()
+    if not serves(steps, rule):
+        return reasons.FULL if steps.batch_size is None else reasons.ADDED
+    if work < MUCH:
+        return reasons.SHORT
+    if not has_numba():
+        return reasons.NO_NUMBA
+    return "" if loads() else reasons.NOT_LOADED
 
 
 def serves(steps: LocalSteps, rule: LocalRule) -> bool:

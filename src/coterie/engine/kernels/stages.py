@@ -11,6 +11,7 @@ from coterie.models.norm import LocalNorm
 
 WIDE = 16  # channels of a convolution come in multiples of this
 MOST_SIDE = 16  # of a window that is pooled: places in it are bytes
+WRITTEN_OUT = (nn.Linear, nn.ReLU, nn.Flatten, nn.Conv2d, nn.MaxPool2d, nn.Dropout, LocalNorm)
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from coterie.engine.contract import (
     Score,
 )
 from coterie.engine.gradients import between
+from coterie.engine.kernels import reasons
 from coterie.engine.local_rule import PLAIN, LocalRule
 from coterie.engine.means import divide
 from coterie.engine.memory import COMMON, GROUP, OWN, remembered, remembering
@@ -95,6 +96,7 @@ class Sharded:
         self._lead = Vectorized(model, nodes, held_out, steps, "cpu", rule, task=task)
         self._task = task
         kernel, habits = self._lead.choice()["kernel"], self._lead.habits
+        self._lead.choose({"kernel": kernel, "why": reasons.ON_RAY})
         path = tuple(sys.path)
         self._work = Work(module, path, steps, rule, device, threads, habits, kernel, away(task))
         self._nodes, self._held_out, self._hire = nodes, held_out, hire
