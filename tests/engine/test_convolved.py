@@ -14,8 +14,7 @@ from torch import nn
 import engines as few
 from coterie.core.errors import DivergenceError, ModelError
 from coterie.engine.contract import LocalSteps
-from coterie.engine.kernels.compiled import MUCH
-from coterie.engine.kernels.convolved import Convolved
+from coterie.engine.kernels.convolved import MUCH, Convolved, numbers_of_an_example
 from coterie.engine.kernels.dense import find_chain
 from coterie.engine.kernels.dropping import Factors, draws_alike
 from coterie.engine.kernels.stages import Convolution, Norm, Pool, Pooled, Relu, find_net
@@ -242,20 +241,32 @@ def test_frozen_layers_and_hooks_are_left_to_the_module() -> None:
         assert find_net(hooked) is None
 
 
-def test_it_is_chosen_where_there_is_much_to_train() -> None:
+def test_what_all_stages_make_of_an_image_is_counted() -> None:
+    net = find_net(odd())
+    assert net is not None
+    first, second = 32 * 9 * 8 + 3 * (32 * 3 * 2), 2 * (16 * 5 * 2) + 3 * (16 * 2 * 1)
+    assert net.outputs((1, 16, 16)) == first + second
+    assert numbers_of_an_example(net, (1, 16, 16), 4) == first + second + 2 * 32 * CLASSES / 4
+
+
+@pytest.mark.parametrize("batch_size", [5, 10**6])
+def test_it_is_chosen_where_there_is_much_to_train(batch_size: int) -> None:
+    """No speed is measured: the count of numbers decides, and so it is on every machine."""
     nodes = nodes_of()
     held = {"val": (nodes.x[:9], nodes.y[:9]), "test": (nodes.x[:9], nodes.y[:9])}
     model = dropping()
-    d = sum(w.numel() for w in model.parameters())
+    outputs = 2 * 16 * 14 * 14 + 32 * 12 * 12 + 2 * 32 * 6 * 6
+    most = min(batch_size, int(nodes.sizes.max()))  # in a batch
+    enough = MUCH / (outputs + 2 * (32 * 36 * 12 + 12 * CLASSES) / most)
 
     def kernel(work: float, rule: LocalRule | None = None) -> str:
-        steps = LocalSteps(0.1, 1.0, 5, "epoch", 0)
+        steps = LocalSteps(0.1, 1.0, batch_size, "epoch", 0)
         given = Vectorized(model, nodes, held, steps, rule=rule or LocalRule(), work=work)  # type: ignore[arg-type]
         return given.choice()["kernel"]
 
-    assert kernel(MUCH / d) == Convolved.name
-    assert kernel(0.9 * MUCH / d) != Convolved.name
-    assert kernel(MUCH / d, LocalRule(momentum=0.9)) != Convolved.name
+    assert kernel(1.001 * enough) == Convolved.name
+    assert kernel(0.999 * enough) != Convolved.name
+    assert kernel(1.001 * enough, LocalRule(momentum=0.9)) != Convolved.name
 
 
 def test_a_run_that_was_begun_with_it_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,11 +28,11 @@ from coterie.engine.contract import (
 from coterie.engine.device import for_sums, prepared
 from coterie.engine.gradients import Gauge
 from coterie.engine.habits import Habits, find_habits
-from coterie.engine.kernels import Kernel, reasons
+from coterie.engine.kernels import Kernel, convolved, reasons
 from coterie.engine.kernels.batching import stacks
 from coterie.engine.kernels.calibrate import choose_kernel, takes_long
 from coterie.engine.kernels.compiled import Compiled, has_numba, loads, why_not_compiled
-from coterie.engine.kernels.convolved import Convolved
+from coterie.engine.kernels.convolved import Convolved, numbers_of_an_example
 from coterie.engine.kernels.dense import Dense, Layer, find_chain
 from coterie.engine.kernels.single import Single
 from coterie.engine.kernels.stacked import Stacked
@@ -182,7 +182,8 @@ class Vectorized:
             return None, None
         layers, net = find_chain(self._model), find_net(self._model)
         whole = self._alone and layers and layers[-1].end == self._d
-        return layers if whole else None, net if self._habits.draws_apart else None
+        images = self._habits.draws_apart and self._shards.x.ndim == 4
+        return layers if whole else None, net if images else None
 
     def _kernels(self) -> dict[str, Callable[[], Kernel]]:
         """List what can train the module here."""
@@ -218,7 +219,13 @@ class Vectorized:
 
     def _why_not_compiled(self, work: float) -> str:
         """Say why a run over so many examples does not use compiled loops; "" if it does."""
-        return self._why_no_loops() or why_not_compiled(self._steps, self._rule, work * self._d)
+        steps, rule = self._steps, self._rule
+        if (why := self._why_no_loops()) or self._layers or not self._net:
+            return why or why_not_compiled(steps, rule, work * self._d)
+        batch = min(steps.batch_size or 1, int(self._shards.sizes.max()))
+        image: tuple[int, int, int] = tuple(self._shards.x.shape[1:])  # type: ignore[assignment]
+        numbers = numbers_of_an_example(self._net, image, batch)
+        return why_not_compiled(steps, rule, work * numbers, convolved.MUCH)
 
     def _choose(self) -> Kernel:
         kernels = self._kernels()

@@ -35,14 +35,15 @@ def loads() -> bool:
     return True
 
 
-def why_not_compiled(steps: LocalSteps, rule: LocalRule, work: float) -> str:
+def why_not_compiled(steps: LocalSteps, rule: LocalRule, work: float, much: float = MUCH) -> str:
     """Say why compiled loops cannot take such steps, or are not worth loading; "" if they are.
 
-    `work` counts weights times examples. Speeds are not measured, so that no digit depends on them.
+    `work` counts weights times examples, or what else takes so `much`. Speeds are not measured, so
+    that no digit depends on them.
     """
     if not serves(steps, rule):
         return reasons.FULL if steps.batch_size is None else reasons.ADDED
-    if work < MUCH:
+    if work < much:
         return reasons.SHORT
     if not has_numba():
         return reasons.NO_NUMBA

@@ -26,7 +26,19 @@ from coterie.engine.local_rule import LocalRule
 from coterie.engine.module import Shards, inputs, model_errors
 from coterie.engine.update import At
 
+# Numbers times examples from which loops save more than the second that it takes to load them: a
+# number that lies between two layers takes 1.3 ns less, a linear weight 2.2 ns less in every batch.
+MUCH = 8e8
+
 Back = Callable[[Tensor], Tensor]
+
+
+def numbers_of_an_example(net: Net, image: tuple[int, int, int], batch: int) -> float:
+    """Count what loops save time on for one of `batch` images: outputs, and two for every weight.
+
+    The weights of linear layers are read and changed once in every batch.
+    """
+    return net.outputs(image) + 2 * sum(x.rows * x.columns for x in net.layers) / batch
 
 
 class Convolved:

@@ -74,6 +74,28 @@ class Net:
     drop_first: float
     drops: tuple[float, ...]
 
+    def outputs(self, image: tuple[int, int, int]) -> int:
+        """Count the numbers that all stages make of one image [channels, height, width].
+
+        >>> net = find_net(nn.Sequential(nn.Conv2d(1, 16, 3), nn.ReLU(), nn.MaxPool2d(2),
+        ...     nn.Flatten(), nn.Linear(64, 5)))
+        >>> net.outputs((1, 6, 6)) == 16 * (4 * 4 + 2 * 2 + 2 * 2)
+        True
+        """
+        channels, *sides = image
+        count = 0
+        for stage in self.stages:
+            convolution = stage.convolution if isinstance(stage, Pooled) else stage
+            if isinstance(convolution, Convolution):
+                channels, _, *window = convolution.shape
+                ways = zip(sides, window, convolution.stride, convolution.padding, strict=True)
+                sides = [(side + 2 * beside - w) // by + 1 for side, w, by, beside in ways]
+                count += channels * prod(sides) if isinstance(stage, Pooled) else 0
+            if isinstance(stage, Pool | Pooled):
+                sides = [side // stage.side for side in sides]
+            count += channels * prod(sides)
+        return count
+
 
 def find_net(model: nn.Module) -> Net | None:
     """Return a module's stages, if it is convolutions, then linear layers; else None.
