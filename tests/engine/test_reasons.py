@@ -22,6 +22,7 @@ from coterie.engine.vectorized import Vectorized
 from coterie.runs import execute
 from coterie.simulation.algorithms import ALGORITHMS
 from engines import CLASSES, MODULES, Tower, nodes_of
+from hand_written import Small, Training, Usual
 from sharding import Here
 
 MUCH = 1e12  # examples
@@ -53,6 +54,17 @@ def linear() -> nn.Sequential:
     return nn.Sequential(nn.Flatten(), nn.Linear(256, 5), nn.ReLU(), nn.Linear(5, CLASSES))
 
 
+class Narrow(nn.Module):
+    """A row of layers that is written by hand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.head = nn.Conv2d(1, 6, 5), nn.Linear(864, CLASSES)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(torch.relu(self.conv(x)).flatten(1))  # type: ignore[no-any-return]
+
+
 def frozen() -> nn.Module:
     model = linear()
     model[1].requires_grad_(False)
@@ -68,6 +80,7 @@ def hooked() -> nn.Module:
 def test_nothing_is_said_where_compiled_loops_train() -> None:
     pytest.importorskip("numba", reason="Numba is not installed")
     assert why() == why(MODULES["cnn"]()) == ""
+    assert why(Small()) == why(Usual()) == ""  # classes that are written by hand
 
 
 @pytest.mark.parametrize(
@@ -79,6 +92,8 @@ def test_nothing_is_said_where_compiled_loops_train() -> None:
         ),
         (MODULES["messy"], "the model has BatchNorm1d, which is not written out"),
         (Tower, "the model's forward is not a row of layers"),
+        (Training, "the model's forward is not a row of layers"),
+        (Narrow, "the model has a convolution of 6 channels, not a multiple of 16"),
         (frozen, "a part of the model is frozen"),
         (hooked, "the model has hooks"),
         (

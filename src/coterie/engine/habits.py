@@ -80,7 +80,7 @@ def draws_as_told(model: nn.Module, x: Tensor, dtype: torch.dtype = torch.float3
         for drawing in (None, Drawing()):
             trial = copy.deepcopy(model).cpu()
             first = [b.clone() for b in trial.buffers()]
-            before = _states()
+            before = states()
             try:
                 for _ in range(2):
                     for buffer, value in zip(trial.buffers(), first, strict=True):
@@ -91,7 +91,7 @@ def draws_as_told(model: nn.Module, x: Tensor, dtype: torch.dtype = torch.float3
                     found[-2].append(trial(_few(x, dtype)))
             except Exception:  # whatever a user's module cannot do with so few examples
                 return False
-        untouched = before == _states()
+        untouched = before == states()
     return untouched and all(all(map(torch.equal, found[0], other)) for other in found[1:])
 
 
@@ -113,7 +113,7 @@ def _few(x: Tensor, dtype: torch.dtype) -> Tensor:
     return few.clone()  # a module may work in place
 
 
-def _states() -> list[object]:
+def states() -> list[object]:
     """Return the states of the generators that a module may draw from behind one's back."""
     numpys = np.random.get_state(legacy=False)  # noqa: NPY002  a user's module may draw from it
     keys = numpys["state"].pop("key").tolist()

@@ -34,6 +34,7 @@ from coterie.engine.kernels.calibrate import choose_kernel, takes_long
 from coterie.engine.kernels.compiled import Compiled, has_numba, loads, why_not_compiled
 from coterie.engine.kernels.convolved import Convolved, numbers_of_an_example
 from coterie.engine.kernels.dense import Dense, Layer, find_chain
+from coterie.engine.kernels.rows import find_row
 from coterie.engine.kernels.single import Single
 from coterie.engine.kernels.stacked import Stacked
 from coterie.engine.kernels.stages import Net, find_net
@@ -121,6 +122,7 @@ class Vectorized:
         self._alone = self._habits.apart
         self._team = Team(workers if self._threads_pay(workers) else 1, self._device)
         self._single = Single(model, self._shards, self._team.workers, self._habits, task)
+        self._row = find_row(model, self._shards.x, self._shards.dtype) if task.softmax else None
         self._layers, self._net = self._written_out()
         self._why = "" if kernel else self._why_not_compiled(work)
         self._kernel = self._named(kernel) if kernel else self._choose()
@@ -178,9 +180,9 @@ class Vectorized:
 
     def _written_out(self) -> tuple[list[Layer] | None, Net | None]:
         """Return the module's layers, and stages, if it can be written out in such a way."""
-        if not self._task.softmax:
+        if self._row is None:
             return None, None
-        layers, net = find_chain(self._model), find_net(self._model)
+        layers, net = find_chain(self._row), find_net(self._row)
         whole = self._alone and layers and layers[-1].end == self._d
         images = self._habits.draws_apart and self._shards.x.ndim == 4
         return layers if whole else None, net if images else None
@@ -208,7 +210,7 @@ class Vectorized:
             return reasons.OTHER_TASK
         layers = self._layers or (self._net and self._net.layers)
         if not layers:
-            return reasons.why_not_written_out(self._model)
+            return reasons.why_not_written_out(self._model, self._row)
         if self._device.type != "cpu":
             return reasons.OTHER_DEVICE
         if self._shards.dtype not in (torch.float32, torch.float64):

@@ -18,19 +18,20 @@ ON_RAY = "train.engine is 'ray', which does not use compiled loops"
 SEQUENTIAL = "train.engine is 'sequential', which does not use compiled loops"
 
 
-def why_not_written_out(model: nn.Module) -> str:
-    """Say what of a module stands in the way of writing it out.
+def why_not_written_out(model: nn.Module, row: nn.Module | None) -> str:
+    """Say what of a module, whose row of layers is given if it has one, stands in the way.
 
-    >>> why_not_written_out(nn.Sequential(nn.Linear(3, 4), nn.GELU(), nn.Linear(4, 2)))
+    >>> row = nn.Sequential(nn.Linear(3, 4), nn.GELU(), nn.Linear(4, 2))
+    >>> why_not_written_out(row, row)
     'the model has GELU, which is not written out'
     """
     for module in model.modules():
         if not (list(module.children()) or type(module) in WRITTEN_OUT):
             return f"the model has {type(module).__name__}, which is not written out"
-    if type(model) is not nn.Sequential:
-        return "the model's forward is not a row of layers"
     if has_hooks(model):
         return "the model has hooks"
+    if row is None:
+        return "the model's forward is not a row of layers"
     if not all(w.requires_grad for w in model.parameters()):
         return "a part of the model is frozen"
     for module in model.modules():
