@@ -1,11 +1,12 @@
-"""Is what a plan advises near the best of a fair comparison? The scenarios, one by one.
+"""Is what a plan chooses near the best of a fair comparison? The scenarios, one by one.
 
 Usage: python benchmarks/scenarios.py [--out FOLDER] [NAME ...]; --print shows the tables of what is
 there. The target is what a plan has: the training loss of so many steps as the file has, with a
 mean after each, here by FedAvg at its best learning rate. Every method has as many trials of
 learning rate and schedule as in `coterie fair`, by the same search with longer lists of schedules,
 on the file's seed. The best runs with other seeds. So does what is advised: the plan's schedule,
-with the best of the same learning rates; and what a run chooses by a pilot, likewise. Runs end at
+with the best of the same learning rates; and what a run chooses by a pilot, likewise. What a plan
+chooses by trials in simulation is run as it is, with seeds that it was not chosen by. Runs end at
 the target, and trials where they are slower than the best one so far. What is done is kept in
 FOLDER/scenarios.jsonl.
 """
@@ -31,6 +32,7 @@ from coterie.analysis.fair import (
     ratio,
     space_of,
 )
+from coterie.analysis.trials import TAU, TAU1, TAU2, Kept, try_out
 from coterie.analysis.tuning import (
     REACHED,
     Axis,
@@ -42,6 +44,7 @@ from coterie.analysis.tuning import (
     score,
     values_at,
 )
+from coterie.cli.trials import doings
 from coterie.config.files import changed
 from coterie.config.prepare import prepare
 from coterie.config.settings import Config
@@ -55,7 +58,6 @@ from coterie.simulation.loop import rounds
 
 Json = dict[str, Any]
 TRIALS, SEEDS, STEPS = 12, 3, 300  # of every method, of the best, and at most of a run
-TAU, TAU1, TAU2 = (1, 2, 5, 10, 25, 50, 100), (1, 2, 5, 10, 25), (2, 5, 10, 20)
 NAMES = ("fedavg", "hierfavg", "coterie")
 NEAR = 1.1  # of the best, in seconds
 AUTO = {  # a run that chooses groups and schedule by a pilot
@@ -140,13 +142,27 @@ def tested(config: Config, name: str, chosen: Json, target: float, slow: str) ->
     return Reached(name, seconds, {seed: end.slow_bytes for seed, end in ends.items()}, chosen)
 
 
-def advised(configs: list[Config]) -> tuple[Json, str]:
+def advised(advice: Advice) -> tuple[Json, str]:
     """Return what a plan says to set, and the schedule in words."""
-    advice = Advice(plans(configs, methods=("coterie", "edge")))
     told = dict(part.split("=", 1) for part in settings(advice).split(" ") if "=" in part)
     told.pop("train.steps", None)  # all have as many at most
     number = {key: int(value) if value.isdigit() else value for key, value in told.items()}
     return number, f"{KIND[advice.best.what.kind]}: {schedule(advice.best)}"
+
+
+def by_trials(name: str, target: float, slow: str) -> Json:
+    """Return what a plan chooses by training in simulation, run with seeds of its own."""
+    config, advice = planned_by(name)
+    tried = try_out(config, doings(advice, config), slow, TRIALS, Kept())
+    if tried.chosen is None:
+        return asdict(Reached("tried", dict.fromkeys(range(SEEDS)), {}, {}))
+    return asdict(tested(config, "tried", dict(tried.chosen.chosen), target, slow))
+
+
+def planned_by(name: str) -> tuple[Config, Advice]:
+    """Return a scenario, and what is advised without training."""
+    _, configs = read_configs(name, ())
+    return configs[0], Advice(plans(configs, methods=("coterie", "edge")))
 
 
 def at_its_rate(config: Config, name: str, told: Json, target: float, slow: str) -> Reached:
@@ -162,8 +178,7 @@ def at_its_rate(config: Config, name: str, told: Json, target: float, slow: str)
 
 def measured(name: str) -> Json:
     """Return all that is known of a scenario."""
-    _, configs = read_configs(name, ())
-    config = configs[0]
+    config, advice = planned_by(name)
     slow = survey("", "", config).slow
     target = aim_of(config)
     found, notes = [], []
@@ -171,7 +186,7 @@ def measured(name: str) -> Json:
         chosen, ends = tuned(config, method, target, slow)
         found.append(tested(config, method, chosen, target, slow))
         notes += [f"{method}: {end}" for end in ends]
-    told, words = advised(configs)
+    told, words = advised(advice)
     plan = at_its_rate(config, "advised", told, target, slow)
     auto = at_its_rate(config, "auto", {**AUTO, "algorithm.target_loss": target}, target, slow)
     return {
@@ -181,6 +196,7 @@ def measured(name: str) -> Json:
         "methods": [asdict(each) for each in found],
         "advised": asdict(plan),
         "auto": asdict(auto),
+        "tried": by_trials(name, target, slow),
         "words": words,
         "notes": notes,
     }
@@ -203,17 +219,22 @@ def print_all(lines: list[Json]) -> None:
         "advised",
         "s",
         "over the first",
+        "by trials",
+        "s",
+        "over the first",
         "chosen by a pilot",
     )
     print("| " + " | ".join(head) + " |\n" + "|---" * len(head) + "|")
-    near = 0
+    near = near_by_trials = 0
     for line in lines:
         methods, plan = [read(each) for each in line["methods"]], read(line["advised"])
+        tried = read(line["tried"])
         verdict = judge(methods)
         first = next((each for each in methods if each.method == verdict.first), None)
         auto = read(line["auto"])
-        cells = [line["scenario"]] + ["-"] * 8
-        cells[5], cells[6], cells[8] = line["words"], seconds(plan), seconds(auto)
+        cells = [line["scenario"]] + ["-"] * 11
+        cells[5], cells[6], cells[11] = line["words"], seconds(plan), seconds(auto)
+        cells[8], cells[9] = in_short(tried), seconds(tried)
         if first is not None:
             over = ratio(plan, first) if plan.whole else None
             near += over is not None and over.mean <= NEAR
@@ -224,9 +245,13 @@ def print_all(lines: list[Json]) -> None:
             cells[1:5] = [first.method, ", ".join(own), seconds(first), f"{len(far)} of 5"]
             cells[7] = "never there" if over is None else span(over)
             later = ratio(auto, first) if auto.whole else None
-            cells[8] += "" if later is None else f" ({later.mean:.1f}x)"
+            cells[11] += "" if later is None else f" ({later.mean:.1f}x)"
+            over = ratio(tried, first) if tried.whole else None
+            near_by_trials += over is not None and over.mean <= NEAR
+            cells[10] = "never there" if over is None else span(over)
         print("| " + " | ".join(cells) + " |")
     print(f"\nadvised within {NEAR:g} of the first: {near} of {len(lines)}")
+    print(f"by trials: {near_by_trials} of {len(lines)}")
     for line in lines:
         methods = [read(each) for each in line["methods"]]
         target = Target("train_loss", line["target"])
@@ -239,6 +264,15 @@ def print_all(lines: list[Json]) -> None:
             print(f"  {each.method}: {seconds(each)} s; {named}")
         for words in (*in_words(judge(methods), methods, target), *line["notes"]):
             print(f"  - {words}")
+
+
+def in_short(each: Reached) -> str:
+    """Write what was chosen: the method, and its schedule."""
+    if not each.chosen:
+        return "nothing"
+    named = [each.chosen[f"algorithm.{key}"] for key in ("num_groups", "tau1", "tau2")]
+    combined = "+combined" * (each.chosen["network.combine"] == "all")
+    return f"{each.chosen['algorithm.name']}{combined}: {', '.join(map(str, named))}"
 
 
 def seconds(each: Reached) -> str:
@@ -268,13 +302,16 @@ def main() -> None:
     if told.printing:
         print_all(done)
         return
+    known = {line["scenario"]: line for line in done}
     for name in told.names or scenarios():
-        if name in {line["scenario"] for line in done}:
+        line, began = known.get(name, {}), time.process_time()
+        if "tried" in line:
             continue
-        began = time.process_time()
-        found = measured(name)
-        with path.open("a") as file:
-            file.write(json.dumps(found) + "\n")
+        if line:  # of a time before trials
+            line["tried"] = by_trials(name, line["target"], line["slow_tier"])
+        else:
+            known[name] = measured(name)
+        path.write_text("".join(json.dumps(each) + "\n" for each in known.values()))
         print(f"{name}: {time.process_time() - began:.0f} CPU s", flush=True)
 
 

@@ -1,0 +1,296 @@
+"""What is soonest at a loss, found by training in simulation.
+
+Everything that could be done has as many trials of learning rate and schedule, on the file's seed,
+and begins where it is told to. A trial ends where it is slower than the best of its own so far. The
+best of each, and what comes next to the best of all, are then run with other seeds. Chosen is what
+is at the loss on most of these, with the least geometric mean of seconds.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from coterie.analysis.fair import GIVEN, METHODS, RATES, Reached, space_of
+from coterie.analysis.tuning import (
+    REACHED,
+    Axis,
+    Point,
+    Score,
+    Space,
+    best,
+    next_points,
+    open_ends,
+    score,
+    size,
+    values_at,
+)
+from coterie.config.factories import load_dataset
+from coterie.config.files import changed, to_identity
+from coterie.config.prepare import prepare
+from coterie.config.settings import Config
+from coterie.core.errors import CoterieError, GroupingError, RecordError, TrainingError
+from coterie.core.types import Json, Progress
+from coterie.data import Dataset
+from coterie.simulation.loop import rounds
+
+LONGEST = 6  # times the file's steps: what a run takes at most
+TAU = (1, 2, 5, 10, 25, 50, 100)  # steps between FedAvg's means
+TAU1, TAU2 = (1, 2, 5, 10, 25), (2, 5, 10, 20)  # and those of groups
+FINALISTS = 4  # that are run with other seeds, beside the best of everything that could be done
+SEEDS = 4  # the file's, and others
+APART = 1000  # how far the others are from the file's, so that a run with the next one is another
+
+
+@dataclass(frozen=True)
+class End:
+    """Where a run was at the loss, or else the least loss that it had."""
+
+    seconds: float | None
+    slow_bytes: float | None
+    steps: int | None
+    least: float | None
+
+
+FAILED = End(None, None, None, None)  # it diverged
+
+
+@dataclass(frozen=True)
+class Doing:
+    """Something that could be done: what is given, what is open, and where its search begins.
+
+    `combined` says by tau2 whether models are combined under edges.
+    """
+
+    name: str
+    given: Json
+    space: Space
+    first: Point
+    combined: Mapping[int, bool]
+
+    def settings(self, point: Point) -> Json:
+        """Return all that a trial sets."""
+        values = {**self.given, **values_at(self.space, point)}
+        how = "all" if self.combined[values["algorithm.tau2"]] else "none"
+        return {**values, "network.combine": how}
+
+
+@dataclass(frozen=True)
+class Tried:
+    """The best of everything that could be done, seed by seed, and what is soonest."""
+
+    target: float
+    found: tuple[Reached, ...]
+    steps: Mapping[str, int]  # that the best of each took on the seed where it took most
+    chosen: Reached | None
+    notes: tuple[str, ...]
+    runs: int
+
+
+@dataclass
+class Kept:
+    """What trials came to, kept in a file line by line, so that none is run twice."""
+
+    path: Path | None = None
+    known: dict[str, End] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Read what is there; a line that is cut off, or no trial's, is left out."""
+        if self.path is None or not self.path.is_file():
+            return
+        for line in self.path.read_text(encoding="utf-8", errors="replace").splitlines():
+            with suppress(ValueError, TypeError, KeyError, AttributeError):
+                told = json.loads(line)
+                key = str(told.pop("trial"))
+                self.known[key] = End(**told)
+
+    def keep(self, key: str, end: End) -> None:
+        """Remember what a trial came to."""
+        self.known[key] = end
+        if self.path is None:
+            return
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"trial": key, **asdict(end)}) + "\n")
+        except OSError as error:
+            raise RecordError(f"{self.path}: cannot be written ({error.strerror})") from error
+
+
+def doing(
+    name: str, method: str, config: Config, begin: Mapping[str, int], combined: Mapping[int, bool]
+) -> Doing:
+    """Return something that could be done by one of fair.METHODS, with longer lists of schedules.
+
+    It begins at the rate of the file, and at what is nearest to the settings of `begin`.
+    """
+    how, n = METHODS[method], config.partition.num_nodes
+    longer = {"algorithm.tau1": TAU1 if how.grouped else TAU, "algorithm.tau2": TAU2}
+    longest = LONGEST * config.train.steps
+    axes = []
+    for axis in space_of(how, config.train.lr, 10**9 if n == "auto" else n):
+        values = longer.get(axis.name, axis.values)
+        if axis.name == "algorithm.tau1":
+            values = tuple(tau for tau in values if tau <= longest)
+        axes.append(Axis(axis.name, values))
+    first = tuple(
+        len(axis.values) // 2
+        if axis.name not in begin
+        else min(
+            range(len(axis.values)),
+            key=lambda at, axis=axis: abs(math.log(axis.values[at] / begin[axis.name])),  # type: ignore[misc]
+        )
+        for axis in axes
+    )
+    return Doing(name, how.settings, tuple(axes), first, combined)
+
+
+def try_out(
+    config: Config,
+    doings: Sequence[Doing],
+    slow: str,
+    trials: int,
+    kept: Kept,
+    progress: Progress = lambda what, done, of: None,
+) -> Tried:
+    """Try everything that could be done, and choose; `slow` is the tier whose bytes are counted."""
+    search = _Search(config, slow, kept, progress)
+    target = search.target()
+    most = sum(min(trials, size(each.space)) for each in doings)
+    scores: dict[str, dict[Point, Score]] = {each.name: {} for each in doings}
+    for each in doings:
+        tried = scores[each.name]
+        points = [each.first]
+        while points:
+            for point in points:
+                reached = (s for s in tried.values() if s[0] == REACHED)
+                within = min((seconds for _, seconds in reached), default=math.inf)
+                done = sum(map(len, scores.values()))
+                progress(f"trials of {each.name}", done, most)
+                end = search.run(config.seed, each.settings(point), target, within)
+                tried[point] = score(end.seconds, end.least, -1)
+            points = next_points(each.space, tried, trials)
+    return _chosen(search, doings, scores, target)
+
+
+def _chosen(
+    search: "_Search",
+    doings: Sequence[Doing],
+    scores: Mapping[str, Mapping[Point, Score]],
+    target: float,
+) -> Tried:
+    """Run the best with other seeds, and take the soonest."""
+    by_name = {each.name: each for each in doings}
+    order = sorted((s, name, point) for name, own in scores.items() for point, s in own.items())
+    reached = [(name, point) for s, name, point in order if s[0] == REACHED]
+    final = [(name, best(own)) for name, own in scores.items()]
+    final = list(dict.fromkeys([*final, *reached[:FINALISTS]]))
+    first = search.config.seed
+    seeds = [first, *(first + APART + number for number in range(1, SEEDS))]
+    found: dict[str, Reached] = {}
+    steps: dict[str, int] = {}
+    for at, (name, point) in enumerate(final):
+        chosen, ends = by_name[name].settings(point), {}
+        for number, seed in enumerate(seeds):
+            search.progress("other seeds", at * SEEDS + number, len(final) * SEEDS)
+            ends[seed] = search.run(seed, chosen, target)
+        seconds = {seed: end.seconds for seed, end in ends.items()}
+        own = Reached(name, seconds, {s: end.slow_bytes for s, end in ends.items()}, chosen)
+        if name not in found or rank(own) < rank(found[name]):
+            found[name] = own
+            steps[name] = max((end.steps or 0 for end in ends.values()), default=0)
+    soonest = min(found.values(), key=rank)
+    notes = [
+        f"{name}: {line}"
+        for name, own in scores.items()
+        for line in open_ends(by_name[name].space, own)
+    ]
+    chosen_one = soonest if soonest.known else None
+    return Tried(target, tuple(found.values()), steps, chosen_one, tuple(notes), search.runs)
+
+
+def rank(each: Reached) -> tuple[int, float]:
+    """Rank by how many seeds are never at the target, then by the geometric mean of seconds.
+
+    >>> a, b = (Reached("", dict(enumerate(s)), {}, {}) for s in ((1.0, 4.0), (1.0, None)))
+    >>> rank(a), rank(b)
+    ((0, 2.0), (1, 1.0))
+    """
+    known = [math.log(max(seconds, 1e-300)) for seconds in each.known]
+    mean = math.exp(math.fsum(known) / len(known)) if known else math.inf
+    return len(each.seconds) - len(known), mean
+
+
+@dataclass
+class _Search:
+    """Runs of one config, each of which is run once."""
+
+    config: Config
+    slow: str
+    kept: Kept
+    progress: Progress
+    runs: int = 0
+
+    @cached_property
+    def dataset(self) -> Dataset:
+        """The examples, which are the same in all runs."""
+        return load_dataset(self.config, self.progress)
+
+    def target(self) -> float:
+        """Return the loss of the file's steps with a mean after each, at the best rate."""
+        found = []
+        for at, factor in enumerate(RATES):
+            self.progress("the target: FedAvg with a mean after each step", at, len(RATES))
+            only = {**METHODS["fedavg"].settings, "algorithm.tau1": 1, "train.eval_every": 10**9}
+            told = {**only, "train.lr": factor * self.config.train.lr}
+            told["train.steps"] = self.config.train.steps
+            end = self.run(self.config.seed, told, -math.inf)
+            found.append(math.inf if end.least is None else end.least)
+        if not math.isfinite(min(found)):
+            raise CoterieError(
+                "FedAvg diverges at every learning rate that was tried; set a smaller train.lr"
+            )
+        return min(found)
+
+    def run(self, seed: int, told: Json, target: float, within: float = math.inf) -> End:
+        """Train to a loss, if within some seconds."""
+        self.runs += 1
+        steps = {"train.steps": LONGEST * self.config.train.steps, "train.eval_every": 1}
+        config = changed(self.config, {**steps, "train.measure": ["loss"], "seed": seed, **told})
+        said = f"{to_identity(config)}\n{target!r} {within!r} {self.slow}"
+        key = hashlib.sha256(said.encode()).hexdigest()[:32]
+        if key not in self.kept.known:
+            self.kept.keep(key, trained(config, self.dataset, target, self.slow, within))
+        return self.kept.known[key]
+
+
+def trained(
+    config: Config, dataset: Dataset, target: float, slow: str, within: float = math.inf
+) -> End:
+    """Train to a loss, if within some seconds; what diverges, or cannot be grouped, has no end."""
+    least = None
+    try:
+        for s in rounds(prepare(config, dataset).problem):
+            loss = s.row.train_loss
+            if s.row.seconds > within:
+                break
+            if s.t and loss is not None:
+                least = loss if least is None else min(loss, least)
+                if loss <= target:
+                    moved = float(s.row.bytes_by_tier.get(slow, 0))
+                    return End(s.row.seconds, moved, s.t, least)
+    except (TrainingError, GroupingError):
+        return FAILED
+    return End(None, None, None, least)
+
+
+def settings(tried: Tried) -> str:
+    """Write what to set for a run to be as chosen, and to be at the loss."""
+    assert tried.chosen is not None
+    told = {**tried.chosen.chosen, "train.steps": tried.steps[tried.chosen.method]}
+    own = {key: value for key, value in told.items() if GIVEN.get(key) != value}
+    return " ".join(f"--set {key}={value}" for key, value in own.items())
