@@ -156,7 +156,7 @@ def by_trials(name: str, target: float, slow: str) -> Json:
     tried = try_out(config, doings(advice, config), slow, TRIALS, Kept())
     if tried.chosen is None:
         return asdict(Reached("tried", dict.fromkeys(range(SEEDS)), {}, {}))
-    return asdict(tested(config, "tried", dict(tried.chosen.chosen), target, slow))
+    return asdict(tested(config, "tried", dict(tried.chosen.settings), target, slow))
 
 
 def planned_by(name: str) -> tuple[Config, Advice]:

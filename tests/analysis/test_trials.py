@@ -16,9 +16,9 @@ from coterie.analysis.trials import (
     Doing,
     End,
     Kept,
+    Ran,
     Tried,
     doing,
-    rank,
     settings,
     trained,
     try_out,
@@ -78,10 +78,10 @@ def test_what_is_chosen_is_soonest_on_all_seeds_and_none_is_the_next_one() -> No
     of = config()
     found = tried(of)
     assert found.chosen is not None
-    assert rank(found.chosen) == min(map(rank, found.found))
-    assert {each.method for each in found.found} == {"FedAvg", "edges"}
-    for each in found.found:
-        assert list(each.seconds) == [0, *(APART + k for k in range(1, SEEDS))]
+    assert found.chosen.rank == min(ran.rank for ran in found.found)
+    assert {ran.name for ran in found.found} == {"FedAvg", "edges"}
+    for ran in found.found:
+        assert list(ran.ends) == [0, *(APART + k for k in range(1, SEEDS))]
 
 
 def test_a_run_by_the_settings_that_are_told_is_at_the_target_when_that_was_said() -> None:
@@ -90,7 +90,7 @@ def test_a_run_by_the_settings_that_are_told_is_at_the_target_when_that_was_said
     assert found.chosen is not None
     told = dict(parse_override(text) for text in settings(found).split("--set ")[1:])
     told = {key: value.strip() if isinstance(value, str) else value for key, value in told.items()}
-    for seed, seconds in found.chosen.seconds.items():
+    for seed, seconds in found.chosen.reached.seconds.items():
         more = {"seed": seed, "train.measure": ["loss"], "train.eval_every": 1}
         states = rounds(prepare(changed(of, {**told, **more})).problem)
         first = next(
@@ -176,7 +176,18 @@ def test_where_nothing_is_at_the_target_nothing_is_chosen(monkeypatch: pytest.Mo
     monkeypatch.setattr(trials._Search, "target", lambda self: 1e-9)
     found = tried(of)
     assert found.chosen is None
-    assert {rank(each) for each in found.found} == {(SEEDS, math.inf)}
+    assert {(ran.rank[0], ran.mean) for ran in found.found} == {(SEEDS, math.inf)}
+
+
+def test_what_has_no_steps_for_one_more_round_comes_after_what_has() -> None:
+    told = {"algorithm.tau1": 5, "algorithm.tau2": 4}
+    soon, sure, never = (
+        Ran("", told, {0: End(seconds, 0.0, steps, 0.5), 1: End(seconds, 0.0, 20, 0.5)}, 60)
+        for seconds, steps in ((4.0, 60), (9.0, 40), (None, None))
+    )
+    assert (soon.steps, sure.steps, never.steps) == (80, 60, 40)
+    assert sorted([never, soon, sure], key=lambda ran: ran.rank) == [sure, soon, never]
+    assert (soon.mean, sure.mean, never.mean) == pytest.approx((4.0, 9.0, math.inf))
 
 
 def test_a_file_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:

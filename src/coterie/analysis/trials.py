@@ -1,9 +1,10 @@
 """What is soonest at a loss, found by training in simulation.
 
-Everything that could be done has as many trials of learning rate and schedule, on the file's seed,
-and begins where it is told to. A trial ends where it is slower than the best of its own so far. The
-best of each, and what comes next to the best of all, are then run with other seeds. Chosen is what
-is at the loss on most of these, with the least geometric mean of seconds.
+Everything that could be done has as many trials of learning rate and schedule, on the file's seed.
+It begins in the middle of its lists and where it is told to, and goes on from the better one. A
+trial ends where it is slower than the best of its own so far. The best of each, and what comes next
+to the best of all, are then run with other seeds. Chosen is what is at the loss on most of these,
+has the steps for one more round, and has the least geometric mean of seconds.
 """
 
 import hashlib
@@ -61,7 +62,7 @@ FAILED = End(None, None, None, None)  # it diverged
 
 @dataclass(frozen=True)
 class Doing:
-    """Something that could be done: what is given, what is open, and where its search begins.
+    """Something that could be done: what is given, what is open, and where its search begins, too.
 
     `combined` says by tau2 whether models are combined under edges.
     """
@@ -80,13 +81,50 @@ class Doing:
 
 
 @dataclass(frozen=True)
+class Ran:
+    """Something that was run with several seeds, none of them for longer than some steps."""
+
+    name: str
+    settings: Json
+    ends: Mapping[int, End]
+    longest: int
+
+    @property
+    def reached(self) -> Reached:
+        """What it needed to the loss, seed by seed."""
+        seconds = {seed: end.seconds for seed, end in self.ends.items()}
+        moved = {seed: end.slow_bytes for seed, end in self.ends.items()}
+        return Reached(self.name, seconds, moved, self.settings)
+
+    @property
+    def steps(self) -> int:
+        """Steps until the loss, on the seed where it took most, and one more round."""
+        round_steps = int(self.settings["algorithm.tau1"] * self.settings["algorithm.tau2"])
+        return max((end.steps or 0 for end in self.ends.values()), default=0) + round_steps
+
+    @property
+    def mean(self) -> float:
+        """The geometric mean of the seconds of the seeds that were there; infinite if none was."""
+        known = [math.log(max(seconds, 1e-300)) for seconds in self.reached.known]
+        return math.exp(math.fsum(known) / len(known)) if known else math.inf
+
+    @property
+    def rank(self) -> tuple[int, bool, float]:
+        """Rank by seeds that were never there, by whether one more round is too many, by time.
+
+        Who has no steps for one more round is never there on a seed with a little less luck.
+        """
+        known = self.reached.known
+        return len(self.ends) - len(known), self.steps > self.longest, self.mean
+
+
+@dataclass(frozen=True)
 class Tried:
-    """The best of everything that could be done, seed by seed, and what is soonest."""
+    """The best of everything that could be done, the first first, and what is chosen."""
 
     target: float
-    found: tuple[Reached, ...]
-    steps: Mapping[str, int]  # that the best of each took on the seed where it took most
-    chosen: Reached | None
+    found: tuple[Ran, ...]
+    chosen: Ran | None
     notes: tuple[str, ...]
     runs: int
 
@@ -164,7 +202,8 @@ def try_out(
     scores: dict[str, dict[Point, Score]] = {each.name: {} for each in doings}
     for each in doings:
         tried = scores[each.name]
-        points = [each.first]
+        middle = next_points(each.space, {}, trials)
+        points = list(dict.fromkeys([each.first, *middle]))[:trials]
         while points:
             for point in points:
                 reached = (s for s in tried.values() if s[0] == REACHED)
@@ -191,38 +230,28 @@ def _chosen(
     final = list(dict.fromkeys([*final, *reached[:FINALISTS]]))
     first = search.config.seed
     seeds = [first, *(first + APART + number for number in range(1, SEEDS))]
-    found: dict[str, Reached] = {}
-    steps: dict[str, int] = {}
+    found: dict[str, Ran] = {}
     for at, (name, point) in enumerate(final):
         chosen, ends = by_name[name].settings(point), {}
         for number, seed in enumerate(seeds):
             search.progress("other seeds", at * SEEDS + number, len(final) * SEEDS)
             ends[seed] = search.run(seed, chosen, target)
-        seconds = {seed: end.seconds for seed, end in ends.items()}
-        own = Reached(name, seconds, {s: end.slow_bytes for s, end in ends.items()}, chosen)
-        if name not in found or rank(own) < rank(found[name]):
-            found[name] = own
-            steps[name] = max((end.steps or 0 for end in ends.values()), default=0)
-    soonest = min(found.values(), key=rank)
+        ran = Ran(name, chosen, ends, search.longest)
+        if name not in found or ran.rank < found[name].rank:
+            found[name] = ran
+    soonest = min(found.values(), key=lambda ran: ran.rank)
     notes = [
         f"{name}: {line}"
         for name, own in scores.items()
         for line in open_ends(by_name[name].space, own)
     ]
-    chosen_one = soonest if soonest.known else None
-    return Tried(target, tuple(found.values()), steps, chosen_one, tuple(notes), search.runs)
-
-
-def rank(each: Reached) -> tuple[int, float]:
-    """Rank by how many seeds are never at the target, then by the geometric mean of seconds.
-
-    >>> a, b = (Reached("", dict(enumerate(s)), {}, {}) for s in ((1.0, 4.0), (1.0, None)))
-    >>> rank(a), rank(b)
-    ((0, 2.0), (1, 1.0))
-    """
-    known = [math.log(max(seconds, 1e-300)) for seconds in each.known]
-    mean = math.exp(math.fsum(known) / len(known)) if known else math.inf
-    return len(each.seconds) - len(known), mean
+    return Tried(
+        target,
+        tuple(sorted(found.values(), key=lambda ran: ran.rank)),
+        soonest if soonest.reached.known else None,
+        tuple(notes),
+        search.runs,
+    )
 
 
 @dataclass
@@ -239,6 +268,11 @@ class _Search:
     def dataset(self) -> Dataset:
         """The examples, which are the same in all runs."""
         return load_dataset(self.config, self.progress)
+
+    @property
+    def longest(self) -> int:
+        """Steps of a run at most."""
+        return LONGEST * self.config.train.steps
 
     def target(self) -> float:
         """Return the loss of the file's steps with a mean after each, at the best rate."""
@@ -259,7 +293,7 @@ class _Search:
     def run(self, seed: int, told: Json, target: float, within: float = math.inf) -> End:
         """Train to a loss, if within some seconds."""
         self.runs += 1
-        steps = {"train.steps": LONGEST * self.config.train.steps, "train.eval_every": 1}
+        steps = {"train.steps": self.longest, "train.eval_every": 1}
         config = changed(self.config, {**steps, "train.measure": ["loss"], "seed": seed, **told})
         said = f"{to_identity(config)}\n{target!r} {within!r} {self.slow}"
         key = hashlib.sha256(said.encode()).hexdigest()[:32]
@@ -291,6 +325,6 @@ def trained(
 def settings(tried: Tried) -> str:
     """Write what to set for a run to be as chosen, and to be at the loss."""
     assert tried.chosen is not None
-    told = {**tried.chosen.chosen, "train.steps": tried.steps[tried.chosen.method]}
+    told = {**tried.chosen.settings, "train.steps": tried.chosen.steps}
     own = {key: value for key, value in told.items() if GIVEN.get(key) != value}
     return " ".join(f"--set {key}={value}" for key, value in own.items())

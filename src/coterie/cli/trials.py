@@ -9,8 +9,8 @@ from pathlib import Path
 from shlex import join
 from typing import Any
 
-from coterie.analysis.fair import GIVEN, METHODS, Reached, Target, in_words, judge
-from coterie.analysis.trials import TAU2, Doing, Kept, Tried, doing, rank, settings, try_out
+from coterie.analysis.fair import GIVEN, METHODS, Target, in_words, judge
+from coterie.analysis.trials import TAU2, Doing, Kept, Ran, Tried, doing, settings, try_out
 from coterie.cli.commands import echo, loading
 from coterie.cli.pages import print_page, write_files
 from coterie.config.settings import Config
@@ -82,8 +82,8 @@ def _combined(candidates: Sequence[Candidate], tau2: int) -> bool:
 def _page(config: Config, tried: Tried, slow: str) -> Page:
     """Show what is soonest, the best of all else, and whether the difference is noise."""
     target = Target("train_loss", tried.target)
-    order = sorted(tried.found, key=rank)
-    rows = [_row(each, tried) for each in order]
+    reached = [each.reached for each in tried.found]
+    rows = [_row(each, tried) for each in tried.found]
     title = f"In short: {_sentence(tried)}"
     foot = (
         f"{title_of(config)}; target: training loss {tried.target:.4g}, which FedAvg has after "
@@ -93,30 +93,30 @@ def _page(config: Config, tried: Tried, slow: str) -> Page:
     if tried.chosen is not None:
         foot += f"\nas advised: {settings(tried)}"
     table = Table(title, HEAD, rows, foot, words=True)
-    remarks = [*in_words(judge(list(order)), list(order), target), *tried.notes]
-    figure = partial(fair_figure, order, target)
+    remarks = [*in_words(judge(reached), reached, target), *tried.notes]
+    figure = partial(fair_figure, reached, target)
     alt = "Simulated seconds to the target of each thing to do, seed by seed"
     section = Section([table], figure, alt, remarks=remarks)
     return Page("Coterie: what is soonest, by trials", [section])
 
 
-def _row(each: Reached, tried: Tried) -> tuple[str, ...]:
-    chosen, known = each.chosen, each.known
-    tau1, tau2 = chosen["algorithm.tau1"], chosen["algorithm.tau2"]
-    moved = [value for value in each.slow_bytes.values() if value is not None]
+def _row(ran: Ran, tried: Tried) -> tuple[str, ...]:
+    chosen, reached = ran.settings, ran.reached
+    tau1, tau2, known = chosen["algorithm.tau1"], chosen["algorithm.tau2"], reached.known
+    moved = [value for value in reached.slow_bytes.values() if value is not None]
     times = ""
-    if tried.chosen is not None and tried.chosen is not each:
-        times = f"{rank(each)[1] / rank(tried.chosen)[1]:.3g}x" if known else "never there"
+    if tried.chosen is not None and tried.chosen is not ran:
+        times = f"{ran.mean / tried.chosen.mean:.3g}x" if known else "never there"
     groups = chosen["algorithm.num_groups"]
     return (
-        each.method,
+        ran.name,
         f"{tau1}, {tau1 * tau2}" if tau2 > 1 else f"{tau1}",
         "yes" if chosen["network.combine"] == "all" else "no",
         f"{chosen['train.lr']:g}",
         "-" if groups == GIVEN["algorithm.num_groups"] else f"{groups}",
-        duration(rank(each)[1]) if known else "never",
+        duration(ran.mean) if known else "never",
         f"{duration(min(known))} - {duration(max(known))}" if known else "-",
-        f"{len(known)} of {len(each.seconds)}",
+        f"{len(known)} of {len(ran.ends)}",
         size(sum(moved) / len(moved)) if moved else "-",
         times,
     )
@@ -126,7 +126,7 @@ def _sentence(tried: Tried) -> str:
     """Say what to do in one sentence."""
     if tried.chosen is None:
         return "nothing that was tried gets to the target; raise train.steps, or lower train.lr"
-    chosen = tried.chosen.chosen
+    chosen = tried.chosen.settings
     tau1, tau2 = chosen["algorithm.tau1"], chosen["algorithm.tau2"]
     steps = "every step" if tau1 == 1 else f"every {tau1} steps"
     how = ", models combined at edges" if chosen["network.combine"] == "all" else ""
@@ -140,20 +140,19 @@ def _sentence(tried: Tried) -> str:
 
 def _plain(tried: Tried, slow: str) -> dict[str, Any]:
     """Return everything as plain values; null is never."""
-    means = {each.method: rank(each)[1] for each in tried.found}
     return {
         "advice": _sentence(tried),
         "settings": None if tried.chosen is None else settings(tried),
         "target_loss": tried.target,
         "slow_tier": slow,
-        "chosen": None if tried.chosen is None else tried.chosen.method,
+        "chosen": None if tried.chosen is None else tried.chosen.name,
         "options": [
             {
-                **asdict(each),
-                "mean_seconds": means[each.method] if math.isfinite(means[each.method]) else None,
-                "steps": tried.steps[each.method],
+                **asdict(ran.reached),
+                "mean_seconds": ran.mean if math.isfinite(ran.mean) else None,
+                "steps": ran.steps,
             }
-            for each in sorted(tried.found, key=rank)
+            for ran in tried.found
         ],
         "notes": list(tried.notes),
     }
