@@ -148,8 +148,8 @@ def peers(*, quick: bool) -> None:
             ours = apart(name, rounds, fraction)
             top.append(ours["peak"])
             found.setdefault("coterie", []).extend(ours["cpu_s_rounds"])
-            if name != "cnn-100" and has_numba():
-                loops = apart(name, rounds, fraction, "compiled")
+            if has_numba():
+                loops = apart(name, rounds, fraction, loops_of(name))
                 found.setdefault("compiled", []).extend(loops["cpu_s_rounds"])
             for peer in ("plain", "pfl", "fedjax"):
                 work = "cnn-100-nolrn" if (peer, name) == ("fedjax", "cnn-100") else name
@@ -165,6 +165,11 @@ def peers(*, quick: bool) -> None:
             share = f"{speed / max(top):8.0%}" if who not in ("flower", "2 cores") else "   wall"
             print(f"{name:9} {who:8} {s:8.3f} {s / least['coterie']:6.2f}x {speed:7.1f} {share}")
         print(f"{'':9} peak {max(top):.0f} GFLOPS, loss {ours['loss']}", flush=True)
+
+
+def loops_of(name: str) -> str:
+    """Name the kernel that trains a work in compiled loops."""
+    return "convolved" if WORKS[name].model == "cnn" else "compiled"
 
 
 def ways(*, quick: bool) -> None:
@@ -211,7 +216,7 @@ def cores(*, quick: bool) -> None:
     print("\nwall seconds of a round on one core and on two, least of some rounds")
     print(f"{'work':9} {'kernel':9} {'one':>8} {'two':>8} {'times':>7}   two processes apart")
     dense = [(name, kernel) for name in COMPARED[:3] for kernel in ("dense", "compiled")]
-    for name, kernel in [*dense, ("cnn-100", "")]:
+    for name, kernel in [*dense, ("cnn-100", "single"), ("cnn-100", "convolved")]:
         fraction = {"cnn-100": 0.1}.get(name, 0.2 if quick else 1.0)
         rounds = 2 if quick or name == "cnn-100" else 5
         one, two = (
@@ -227,7 +232,7 @@ def cores(*, quick: bool) -> None:
         scale = WORKS[name].sizes().sum() / WORKS[name].part(fraction).sizes().sum()
         ideal = 2 * one / (scale * max(map(min, walls)))
         cells = f"{one:8.3f} {two:8.3f} {one / two:6.2f}x {ideal:6.2f}x"
-        print(f"{name:9} {kernel or 'single':9} {cells}", flush=True)
+        print(f"{name:9} {kernel:9} {cells}", flush=True)
 
 
 def growth(*, quick: bool) -> None:
@@ -319,7 +324,7 @@ def roofline(*, quick: bool) -> None:
         fits = min((size for size in SIZES if size >= 8 * sum(layers)), default=SIZES[-1])
         chain = work.model != "cnn"  # whose traffic is images, not weights
         bound = min(top, operations / traffic * speeds[fits]) if chain else top
-        for kernel in ("dense", "compiled") if chain else ("single",):
+        for kernel in ("dense" if chain else "single", loops_of(name)):
             found = apart(name, 2 if quick else 5, 0.1 if quick else 0.5, kernel)
             speed = gflop(work) / min(found["cpu_s_rounds"])
             share = f"{speed / bound:5.0%} {speed / top:8.0%}"
