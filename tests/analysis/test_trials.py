@@ -10,7 +10,7 @@ import pytest
 from coterie.analysis import trials
 from coterie.analysis.trials import (
     APART,
-    FAILED,
+    NO_END,
     SEEDS,
     TAU2,
     Doing,
@@ -69,8 +69,10 @@ def test_a_search_begins_at_the_files_rate_and_nearest_to_where_it_is_told() -> 
     }
     assert edges.settings(edges.first)["algorithm.tau2"] == 5
     assert edges.settings(edges.first)["network.combine"] == "all"
-    groups = doing("groups", "coterie", config(), BEGIN, NOT_COMBINED)
-    assert groups.settings(groups.first)["algorithm.num_groups"] == 2
+    begin = {**BEGIN, "algorithm.num_groups": 3}
+    groups = doing("groups", "coterie", config(), begin, NOT_COMBINED)
+    assert groups.settings(groups.first)["algorithm.num_groups"] == 3
+    assert {a.name: a.values for a in groups.space}["algorithm.num_groups"] == (2, 3, 5)
     assert max({a.name: a.values for a in fedavg.space}["algorithm.tau1"]) == 25  # of 48
 
 
@@ -125,6 +127,15 @@ def test_what_is_kept_is_not_run_again_and_a_line_that_is_cut_off_is(
     assert tried(of, Kept(path)) == whole and not ran
     path.write_text("\n".join([*lines[:-1], lines[-1][:20], '{"trial": 1}', "[]", ""]))
     assert tried(of, Kept(path)) == whole and len(ran) == 1
+    assert tried(of, Kept(path)) == whole and len(ran) == 1
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "-1", '"x"', "[]", '"1e999"'])
+def test_a_kept_line_without_numbers_is_left_out(tmp_path: Path, value: str) -> None:
+    path = tmp_path / "trials.jsonl"
+    more = '"slow_bytes": null, "steps": 3, "least": 0.5'
+    path.write_text(f'{{"trial": "a", "seconds": {value}, {more}}}\n')
+    assert Kept(path).known == {}
 
 
 def test_stopped_in_its_middle_it_goes_on_where_it_was(
@@ -164,8 +175,8 @@ def test_a_run_that_diverges_has_no_end_and_if_all_do_so_that_is_said(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     of = config(lr=1e38, batch_size=4)
-    assert trained(of, load_dataset(of), 1.0, "uplink") == FAILED
-    monkeypatch.setattr(trials, "trained", lambda *given: FAILED)
+    assert trained(of, load_dataset(of), 1.0, "uplink") == NO_END
+    monkeypatch.setattr(trials, "trained", lambda *given: NO_END)
     of = config()
     with pytest.raises(CoterieError, match=r"diverges at every learning rate .* smaller train\.lr"):
         tried(of)
@@ -190,10 +201,22 @@ def test_what_has_no_steps_for_one_more_round_comes_after_what_has() -> None:
     assert (soon.mean, sure.mean, never.mean) == pytest.approx((4.0, 9.0, math.inf))
 
 
+def test_what_diverges_in_all_its_trials_is_left_out_and_that_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def without_edges(config: Config, *more: Any) -> End:
+        return NO_END if config.algorithm.name == "hierfavg" else trained(config, *more)
+
+    monkeypatch.setattr(trials, "trained", without_edges)
+    found = tried(config())
+    assert [ran.name for ran in found.found] == ["FedAvg"]
+    assert "edges was left out: it diverges, or no groups keep to the limits" in found.notes
+
+
 def test_a_file_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(CoterieError, match="cannot be written"):
-        Kept(tmp_path / "file" / "trials.jsonl").keep("a", FAILED)
+        Kept(tmp_path / "file" / "trials.jsonl").keep("a", NO_END)
 
 
 def test_kept_trials_are_lines_of_json(tmp_path: Path) -> None:

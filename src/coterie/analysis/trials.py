@@ -2,28 +2,29 @@
 
 Everything that could be done has as many trials of learning rate and schedule, on the file's seed.
 It begins in the middle of its lists and where it is told to, and goes on from the better one. A
-trial ends where it is slower than the best of its own so far. The best of each, and what comes next
-to the best of all, are then run with other seeds. Chosen is what is at the loss on most of these,
-has the steps for one more round, and has the least geometric mean of seconds.
+trial ends where it is much slower than the best of its own so far. The three best of each are then
+run with other seeds. Chosen is what is at the loss on most of these, has the steps for one more
+round, and has the least geometric mean of seconds.
 """
 
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from os import SEEK_END
 from pathlib import Path
 
 from coterie.analysis.fair import GIVEN, METHODS, RATES, Reached, space_of
 from coterie.analysis.tuning import (
+    FAILED,
     REACHED,
     Axis,
     Point,
     Score,
     Space,
-    best,
     next_points,
     open_ends,
     score,
@@ -31,18 +32,21 @@ from coterie.analysis.tuning import (
     values_at,
 )
 from coterie.config.factories import load_dataset
-from coterie.config.files import changed, to_identity
+from coterie.config.files import PATHS, changed, flat, to_identity
 from coterie.config.prepare import prepare
 from coterie.config.settings import Config
 from coterie.core.errors import CoterieError, GroupingError, RecordError, TrainingError
 from coterie.core.types import Json, Progress
 from coterie.data import Dataset
+from coterie.data.files import file_sha256
+from coterie.runs.provenance import versions
 from coterie.simulation.loop import rounds
 
 LONGEST = 6  # times the file's steps: what a run takes at most
 TAU = (1, 2, 5, 10, 25, 50, 100)  # steps between FedAvg's means
 TAU1, TAU2 = (1, 2, 5, 10, 25), (2, 5, 10, 20)  # and those of groups
-FINALISTS = 4  # that are run with other seeds, beside the best of everything that could be done
+FINALISTS = 3  # of everything that could be done, which are run with other seeds
+CUT = 1.5  # times the best so far, where a trial ends
 SEEDS = 4  # the file's, and others
 APART = 1000  # how far the others are from the file's, so that a run with the next one is another
 
@@ -57,7 +61,7 @@ class End:
     least: float | None
 
 
-FAILED = End(None, None, None, None)  # it diverged
+NO_END = End(None, None, None, None)  # it diverged
 
 
 @dataclass(frozen=True)
@@ -138,25 +142,47 @@ class Kept:
 
     def __post_init__(self) -> None:
         """Read what is there; a line that is cut off, or no trial's, is left out."""
-        if self.path is None or not self.path.is_file():
+        if self.path is None or not self.path.exists():
             return
-        for line in self.path.read_text(encoding="utf-8", errors="replace").splitlines():
+        with cannot_be("read", self.path):
+            lines = self.path.read_text(encoding="utf-8", errors="replace").splitlines()
+        for line in lines:
             with suppress(ValueError, TypeError, KeyError, AttributeError):
                 told = json.loads(line)
                 key = str(told.pop("trial"))
-                self.known[key] = End(**told)
+                end = End(**told)
+                if all(v is None or 0 <= float(v) < math.inf for v in vars(end).values()):
+                    self.known[key] = end
 
     def keep(self, key: str, end: End) -> None:
         """Remember what a trial came to."""
         self.known[key] = end
         if self.path is None:
             return
-        try:
+        with cannot_be("written", self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"trial": key, **asdict(end)}) + "\n")
-        except OSError as error:
-            raise RecordError(f"{self.path}: cannot be written ({error.strerror})") from error
+            with self.path.open("ab+") as file:
+                begun = file.tell() and (file.seek(-1, SEEK_END), file.read(1))[1] != b"\n"
+                line = json.dumps({"trial": key, **asdict(end)})
+                file.write(f"{chr(10) * begun}{line}\n".encode())
+
+
+@contextmanager
+def cannot_be(done: str, path: Path) -> Iterator[None]:
+    """Say in one line what cannot be done with a file."""
+    try:
+        yield
+    except OSError as error:
+        raise RecordError(f"{path}: cannot be {done} ({error.strerror})") from error
+
+
+def sources_of(config: Config) -> str:
+    """Return what decides a result beside the settings: files that they name, and this version."""
+    told, lines = flat(config), [f"{versions()}"]
+    for path in (Path(str(told[key])) for key in PATHS if told[key]):
+        files = sorted(path.rglob("*")) if path.is_dir() else [path]
+        lines += [f"{file} {file_sha256(file)}" for file in files if file.is_file()]
+    return "\n".join(lines)
 
 
 def doing(
@@ -174,6 +200,9 @@ def doing(
         values = longer.get(axis.name, axis.values)
         if axis.name == "algorithm.tau1":
             values = tuple(tau for tau in values if tau <= longest)
+        if axis.name == "algorithm.num_groups":
+            own = begin[axis.name], config.algorithm.usual[0]
+            values = tuple(sorted({*values, *(k for k in own if k > 1)}))
         axes.append(Axis(axis.name, values))
     first = tuple(
         len(axis.values) // 2
@@ -194,10 +223,14 @@ def try_out(
     trials: int,
     kept: Kept,
     progress: Progress = lambda what, done, of: None,
+    target: float = 0.0,
 ) -> Tried:
-    """Try everything that could be done, and choose; `slow` is the tier whose bytes are counted."""
+    """Try everything that could be done, and choose; `slow` is the tier whose bytes are counted.
+
+    Without a target it is the loss of the file's steps with a mean after each.
+    """
     search = _Search(config, slow, kept, progress)
-    target = search.target()
+    target = target or search.target()
     most = sum(min(trials, size(each.space)) for each in doings)
     scores: dict[str, dict[Point, Score]] = {each.name: {} for each in doings}
     for each in doings:
@@ -207,7 +240,7 @@ def try_out(
         while points:
             for point in points:
                 reached = (s for s in tried.values() if s[0] == REACHED)
-                within = min((seconds for _, seconds in reached), default=math.inf)
+                within = CUT * min((seconds for _, seconds in reached), default=math.inf)
                 done = sum(map(len, scores.values()))
                 progress(f"trials of {each.name}", done, most)
                 end = search.run(config.seed, each.settings(point), target, within)
@@ -224,10 +257,15 @@ def _chosen(
 ) -> Tried:
     """Run the best with other seeds, and take the soonest."""
     by_name = {each.name: each for each in doings}
-    order = sorted((s, name, point) for name, own in scores.items() for point, s in own.items())
-    reached = [(name, point) for s, name, point in order if s[0] == REACHED]
-    final = [(name, best(own)) for name, own in scores.items()]
-    final = list(dict.fromkeys([*final, *reached[:FINALISTS]]))
+    final = []
+    notes = []
+    for name, own in scores.items():
+        order = sorted(own, key=lambda point, own=own: (own[point], point))  # type: ignore[misc]
+        if own[order[0]][0] == FAILED:
+            notes.append(f"{name} was left out: it diverges, or no groups keep to the limits")
+            continue
+        reached = [point for point in order if own[point][0] == REACHED]
+        final += [(name, point) for point in (reached or order[:1])[:FINALISTS]]
     first = search.config.seed
     seeds = [first, *(first + APART + number for number in range(1, SEEDS))]
     found: dict[str, Ran] = {}
@@ -239,16 +277,21 @@ def _chosen(
         ran = Ran(name, chosen, ends, search.longest)
         if name not in found or ran.rank < found[name].rank:
             found[name] = ran
-    soonest = min(found.values(), key=lambda ran: ran.rank)
-    notes = [
-        f"{name}: {line}"
-        for name, own in scores.items()
-        for line in open_ends(by_name[name].space, own)
+    soonest = min(found.values(), key=lambda ran: ran.rank, default=None)
+    for name in found:
+        lines = open_ends(by_name[name].space, scores[name])
+        notes += [f"{name}: {line}" for line in lines if line.startswith("train.lr")]
+    open_too = [
+        name
+        for name in found
+        if any("not tried" in line for line in open_ends(by_name[name].space, scores[name]))
     ]
+    if open_too:
+        notes.append(f"more trials may find better: {', '.join(open_too)}")
     return Tried(
         target,
         tuple(sorted(found.values(), key=lambda ran: ran.rank)),
-        soonest if soonest.reached.known else None,
+        soonest if soonest is not None and soonest.reached.known else None,
         tuple(notes),
         search.runs,
     )
@@ -263,6 +306,11 @@ class _Search:
     kept: Kept
     progress: Progress
     runs: int = 0
+
+    @cached_property
+    def sources(self) -> str:
+        """What decides a result beside the settings."""
+        return sources_of(self.config)
 
     @cached_property
     def dataset(self) -> Dataset:
@@ -295,11 +343,17 @@ class _Search:
         self.runs += 1
         steps = {"train.steps": self.longest, "train.eval_every": 1}
         config = changed(self.config, {**steps, "train.measure": ["loss"], "seed": seed, **told})
-        said = f"{to_identity(config)}\n{target!r} {within!r} {self.slow}"
+        said = f"{to_identity(config)}\n{target!r} {self.slow}\n{self.sources}"
         key = hashlib.sha256(said.encode()).hexdigest()[:32]
-        if key not in self.kept.known:
-            self.kept.keep(key, trained(config, self.dataset, target, self.slow, within))
-        return self.kept.known[key]
+        known = self.kept.known.get(key)
+        if known is not None and known.seconds is not None and known.seconds <= within:
+            return known
+        cut = key if within == math.inf else f"{key}, {within!r} s"
+        if cut not in self.kept.known:
+            end = trained(config, self.dataset, target, self.slow, within)
+            self.kept.keep(key if end.seconds is not None else cut, end)
+            return end
+        return self.kept.known[cut]
 
 
 def trained(
@@ -318,13 +372,14 @@ def trained(
                     moved = float(s.row.bytes_by_tier.get(slow, 0))
                     return End(s.row.seconds, moved, s.t, least)
     except (TrainingError, GroupingError):
-        return FAILED
+        return NO_END
     return End(None, None, None, least)
 
 
 def settings(tried: Tried) -> str:
-    """Write what to set for a run to be as chosen, and to be at the loss."""
+    """Write what to set for a run to be as chosen, and to be seen to get to the loss."""
     assert tried.chosen is not None
-    told = {**tried.chosen.settings, "train.steps": tried.chosen.steps}
+    seen = {"train.measure": "accuracy,loss", "train.eval_every": 1}
+    told = {**tried.chosen.settings, "train.steps": tried.chosen.steps, **seen}
     own = {key: value for key, value in told.items() if GIVEN.get(key) != value}
     return " ".join(f"--set {key}={value}" for key, value in own.items())

@@ -140,7 +140,7 @@ def plan(
 
     With --trials runs are trained in simulation, on the data of FILE: FedAvg, the network edges and
     searched groups with N learning rates and schedules each, and the best with four seeds. It takes
-    a minute for a small model. Stopped with Ctrl-C, the same command goes on where it was.
+    some minutes for a small model. Stopped with Ctrl-C, the same command goes on where it was.
 
     \b
     Without data, model or gradients, from two files of your own:
@@ -271,7 +271,7 @@ def _try(
     again += [word for text in overrides for word in ("--set", text)]
     again += [] if out is None else ["--out", str(out)]
     again += ["--json"] if as_json else []
-    try_plan(name, configs, trials, page, as_json=as_json, again=again)
+    try_plan(file, configs, trials, page, as_json=as_json, again=again)
 
 
 def _check_files(

@@ -231,6 +231,11 @@ def question(configs: Sequence[Config], methods: Sequence[str] = ()) -> Question
             f"algorithm.{c.open[0]} is 'auto': --explain says what a run would choose, or give it "
             "a number"
         )
+    if c.tau2 == "never":
+        raise ConfigError(
+            "algorithm.tau2 is 'never': a plan compares times to a loss that all share, so give it "
+            "a number"
+        )
     weights = _weights(c)
     names, left = _methods(methods, c.grouping, config.partition.num_nodes)
     ask = replace(make_search(config), alpha_iid=weights[0], alpha_comm=weights[1])
