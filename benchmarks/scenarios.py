@@ -1,21 +1,21 @@
 """Is what a plan chooses near the best of a fair comparison? The scenarios, one by one.
 
-Usage: python benchmarks/scenarios.py [--out FOLDER] [NAME ...]; --print shows the tables of what is
-there. The target is what a plan has: the training loss of so many steps as the file has, with a
-mean after each, here by FedAvg at its best learning rate. Every method has as many trials of
-learning rate and schedule as in `coterie fair`, by the same search with longer lists of schedules,
-on the file's seed. The best runs with other seeds. So does what is advised: the plan's schedule,
-with the best of the same learning rates; and what a run chooses by a pilot, likewise. What a plan
-chooses by trials in simulation is run as it is, with seeds that it was not chosen by. Runs end at
-the target, and trials where they are slower than the best one so far. What is done is kept in
-FOLDER/scenarios.jsonl.
+Usage: python benchmarks/scenarios.py [--out FOLDER] [--set KEY=VALUE ...] [NAME ...]; --print shows
+the tables of what is there, and --set changes the files. The target is what a plan has: the
+training loss of so many steps as the file has, with a mean after each, here by FedAvg at its best
+learning rate. Every method has as many trials of learning rate and schedule as in `coterie fair`,
+by the same search with longer lists of schedules, on the file's seed. The best runs with other
+seeds. So does what is advised: the plan's schedule, with the best of the same learning rates; and
+what a run chooses by a pilot, likewise. What a plan chooses by trials in simulation is run as it
+is, with seeds that it was not chosen by. Runs end at the target, and trials where they are slower
+than the best one so far. What is done is kept in FOLDER/scenarios.jsonl.
 """
 
 import argparse
 import json
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -150,18 +150,17 @@ def advised(advice: Advice) -> tuple[Json, str]:
     return number, f"{KIND[advice.best.what.kind]}: {schedule(advice.best)}"
 
 
-def by_trials(name: str, target: float, slow: str) -> Json:
+def by_trials(config: Config, advice: Advice, target: float, slow: str) -> Json:
     """Return what a plan chooses by training in simulation, run with seeds of its own."""
-    config, advice = planned_by(name)
     tried = try_out(config, doings(advice, config), slow, TRIALS, Kept())
     if tried.chosen is None:
         return asdict(Reached("tried", dict.fromkeys(range(SEEDS)), {}, {}))
     return asdict(tested(config, "tried", dict(tried.chosen.settings), target, slow))
 
 
-def planned_by(name: str) -> tuple[Config, Advice]:
+def planned_by(name: str, overrides: Sequence[str]) -> tuple[Config, Advice]:
     """Return a scenario, and what is advised without training."""
-    _, configs = read_configs(name, ())
+    _, configs = read_configs(name, tuple(overrides))
     return configs[0], Advice(plans(configs, methods=("coterie", "edge")))
 
 
@@ -176,9 +175,8 @@ def at_its_rate(config: Config, name: str, told: Json, target: float, slow: str)
     return tested(config, name, {**told, **rate}, target, slow)
 
 
-def measured(name: str) -> Json:
+def measured(name: str, config: Config, advice: Advice) -> Json:
     """Return all that is known of a scenario."""
-    config, advice = planned_by(name)
     slow = survey("", "", config).slow
     target = aim_of(config)
     found, notes = [], []
@@ -196,7 +194,7 @@ def measured(name: str) -> Json:
         "methods": [asdict(each) for each in found],
         "advised": asdict(plan),
         "auto": asdict(auto),
-        "tried": by_trials(name, target, slow),
+        "tried": by_trials(config, advice, target, slow),
         "words": words,
         "notes": notes,
     }
@@ -293,6 +291,7 @@ def main() -> None:
     ask = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     ask.add_argument("names", nargs="*", help="scenarios [all]")
     ask.add_argument("--out", type=Path, default=Path("runs/scenarios"))
+    ask.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     ask.add_argument("--print", action="store_true", dest="printing")
     told = ask.parse_args()
     told.out.mkdir(parents=True, exist_ok=True)
@@ -307,10 +306,11 @@ def main() -> None:
         line, began = known.get(name, {}), time.process_time()
         if "tried" in line:
             continue
+        planned = planned_by(name, told.set)
         if line:  # of a time before trials
-            line["tried"] = by_trials(name, line["target"], line["slow_tier"])
+            line["tried"] = by_trials(*planned, line["target"], line["slow_tier"])
         else:
-            known[name] = measured(name)
+            known[name] = measured(name, *planned)
         path.write_text("".join(json.dumps(each) + "\n" for each in known.values()))
         print(f"{name}: {time.process_time() - began:.0f} CPU s", flush=True)
 
