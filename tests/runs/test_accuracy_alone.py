@@ -121,3 +121,32 @@ def test_what_a_pilot_goes_by_is_measured_all_the_same(tmp_path: Path) -> None:
     assert coterie("run", tmp_path / "my.toml", "-o", tmp_path / "run").exit_code == 0
     run = read_run(tmp_path / "run")
     assert run.rows[0]["train_loss"] > run.rows[-1]["train_loss"] > 0
+
+
+def test_a_run_that_does_not_validate_is_the_same_and_scores_no_validation_part(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scored = Counter[HeldPart]()
+    evaluate = Vectorized.evaluate
+
+    def counted(self: Vectorized, w: Tensor, part: HeldPart) -> Score:
+        scored[part] += 1
+        return evaluate(self, w, part)
+
+    monkeypatch.setattr(Vectorized, "evaluate", counted)
+    config = alone(tiny("fedavg"))
+    execute(replace(config, train=replace(config.train, validate=False)), tmp_path / "run")
+    assert scored["val"] == 0 < scored["test"]
+    less, more = read_run(tmp_path / "run").summary, read_run(runs / "fedavg").summary
+    assert less["val_accuracy"] is less["val_loss"] is None
+    assert more["val_accuracy"] is not None
+    assert all(less[key] == more[key] for key in more if not key.startswith(("val_", "wall")))
+    done = coterie("compare", tmp_path / "run", "--best", "train.lr")
+    assert "needs; run it again, with train.validate = true" in done.stderr
+    assert coterie("compare", tmp_path / "run", runs / "fedavg").exit_code == 0
+
+
+def test_settings_cannot_be_chosen_by_a_part_that_is_not_scored() -> None:
+    told = {"sweep": {"select": "val_loss", "train.lr": [0.1]}, "train": {"validate": False}}
+    with pytest.raises(ConfigError, match=r"sweep\.select = 'val_loss' needs train\.validate = tr"):
+        expand(told)

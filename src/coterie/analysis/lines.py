@@ -451,7 +451,7 @@ def _validated(run: RecordedRun) -> float:
         return -float(loss)
     raise RecordError(
         f"{run.folder}: its summary.json has no val_accuracy and no val_loss, one of which --best "
-        "needs; run it again"
+        "needs; run it again, with train.validate = true"
     )
 
 

@@ -178,6 +178,8 @@ def expand(content: Nested, overrides: Iterable[str] = (), scale: Scale = "full"
         for key, value in (*(pair for each in combination for pair in each), *fixed.items()):
             one = _with(one, key, value)
         config = make_config(one)
+        if select.startswith("val_") and not config.train.validate:
+            raise ConfigError(f"sweep.select = {select!r} needs train.validate = true")
         if select == "train_loss" and "loss" not in read_measures(config.train.measure).all:
             raise ConfigError(
                 f"sweep.select = 'train_loss' needs loss in train.measure, got "

@@ -381,6 +381,7 @@ class TrainConfig:
         canon=measure_word,
         also=("metrics",),
     )
+    validate: bool = setting(True, "score the validation part, too, once a run is complete")
     measure_groups: bool = setting(False, "score groups' models after group means, too")
     engine: Literal["vectorized", "sequential", "ray"] = setting(
         "vectorized",

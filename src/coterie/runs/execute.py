@@ -269,7 +269,8 @@ def _told(run: _Run, prepared: Prepared, status: str) -> dict[str, Any]:
         "flops_per_example": prepared.size.flops_per_example,
         "Delta_first": run.Delta_first,
     }
-    return {**_summary(prepared.problem, run.state, status), **about}
+    scored = status == "complete" and prepared.config.train.validate
+    return {**_summary(prepared.problem, run.state, status, scored=scored), **about}
 
 
 def _grouping(prepared: Prepared, state: State) -> dict[str, Any]:
@@ -286,10 +287,11 @@ def _grouping(prepared: Prepared, state: State) -> dict[str, Any]:
     }
 
 
-def _summary(problem: Problem, state: State, status: str) -> dict[str, Any]:
+def _summary(problem: Problem, state: State, status: str, *, scored: bool) -> dict[str, Any]:
+    """Sum a run up; `scored` on the validation part, too."""
     row = state.row
     with at_step(state.t):
-        val = overall(problem, state.models, "val") if status == "complete" else None
+        val = overall(problem, state.models, "val") if scored else None
     return {
         "status": status,
         "steps": state.t,
