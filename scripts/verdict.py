@@ -6,7 +6,8 @@ python scripts/verdict.py runs/efficiency/reproduction.md  after taking over the
 python scripts/verdict.py --check                          say whether it is as it would be written
 
 Every figure and every verdict of a table is looked up by its title, its row and its column, and no
-claim without one has a figure.
+claim without one has a figure. What the full scale has no runs of rests on the medium one, where
+that has all rows of it with two seeds, and else on the small one.
 """
 
 import re
@@ -20,8 +21,9 @@ HERE = Path(__file__).resolve()
 RESULTS = HERE.parents[1] / "docs" / "results"
 PROSE = HERE.with_suffix(".md")
 PAGE = RESULTS / "verdict.md"
-FULL, SMALL, COSTS = (
-    RESULTS / "tables" / f"reproduction-{name}.md" for name in ("efficiency", "small", "costs")
+FULL, SMALL, COSTS, MEDIUM = (
+    RESULTS / "tables" / f"reproduction-{name}.md"
+    for name in ("efficiency", "small", "costs", "medium")
 )
 ESTIMATE = RESULTS / "tables" / "estimate.txt"
 TAKEN_OVER = (
@@ -37,6 +39,8 @@ IC, HIER, AVG, BY_HOPS, BY_DATA = (
 MIX, HONEST, STEPS = "by the paper's clock", "honest", "after as many steps"
 NOT_RUN = "not run"
 WIDEST = 120  # letters of a line
+LEAST = 2  # seeds that medium must have to count
+TESTED = 3  # seeds of a paired test
 CELLS = {
     f"{kind} {model}": (kind, model) for kind in ("Dtt", "Dhh") for model in ("sr", "2nn", "cnn")
 }
@@ -66,6 +70,22 @@ class Printed:
     def cell(self, column: str, /, **where: str) -> str:
         """Return the first of them."""
         return self.cells(column, **where)[0]
+
+    def count(self, where: dict[str, str]) -> int:
+        """Return the seeds of the one row with these cells; of none, none."""
+        keys = [(self.columns.index(key), value) for key, value in where.items()]
+        found = [row for row in self.rows if all(row[at] == value for at, value in keys)]
+        return first_number(found[0][self.columns.index("n")]) if len(found) == 1 else 0
+
+
+def first_number(cell: str) -> int:
+    """Return the seeds that a cell tells of.
+
+    >>> first_number("3"), first_number("2/3"), first_number("")
+    (3, 2, 0)
+    """
+    found = re.match(r"\d+", cell)
+    return int(found[0]) if found else 0
 
 
 def read(text: str) -> dict[str, Printed]:
@@ -132,13 +152,74 @@ def overall(words: Iterable[str]) -> str:
     return "fails" if all(bad) else "partly" if any(bad) else "open"
 
 
+Tables = dict[str, Printed]
+
+
+@dataclass(frozen=True)
+class Part:
+    """An experiment at medium scale: its runs, those that are there, and their tables."""
+
+    there: str
+    runs: str
+    tables: Tables
+
+
+def parts_of(text: str) -> dict[str, Part]:
+    """Read the experiments of a page at medium scale by their names.
+
+    >>> one = "## Speeds\\n\\n`coterie reproduce speeds --scale medium`: 18 of 40 runs\\n"
+    >>> parts_of(one)
+    {'speeds': Part(there='18', runs='40', tables={})}
+    """
+    found = {}
+    for part in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
+        said = re.search(r"`coterie reproduce (\S+) --scale medium`: (\d+) of (\d+) runs", part)
+        if said:
+            found[said[1]] = Part(said[2], said[3], read(part))
+    return found
+
+
+@dataclass(frozen=True)
+class Source:
+    """The tables below the full scale that a claim rests on, and in words."""
+
+    tables: Tables
+    rests: str
+    shown: str
+    seeds: int = 0  # that all of it has at medium scale
+
+
 @dataclass
 class Evidence:
     """The tables, and the claims that are judged by them."""
 
-    full: dict[str, Printed]
-    small: dict[str, Printed]
-    costs: dict[str, Printed]  # at full scale, too
+    full: Tables
+    small: Tables
+    costs: Tables  # at full scale, too
+    medium: dict[str, Part]
+
+    def below_full(self, experiment: str, title: str, wanted: Sequence[dict[str, str]]) -> Source:
+        """Choose medium where all wanted rows of a table are there with two seeds, else small."""
+        part = self.medium.get(experiment)
+        table = part.tables.get(title) if part else None
+        seeds = min(table.count(where) for where in wanted) if table else 0
+        if part is None or seeds < LEAST:
+            return Source(self.small, TENTH, SMALL_TABLES)
+        return Source(
+            part.tables, f"medium: 2NN, all of the data, {seeds} seeds", MEDIUM_TABLES, seeds
+        )
+
+    def tested(
+        self, source: Source, title: str, relation: str, work: str
+    ) -> tuple[str, str] | None:
+        """Return mean and verdict of a paired test at medium scale on three seeds, if there is."""
+        table = source.tables.get(title) if source.seeds >= TESTED else None
+        rows = [row for row in table.rows if row[0] == relation] if table else []
+        rows = [row for row in rows if len(rows) == 1 or row[1].startswith(f"{work} ")]
+        if table is None or len(rows) != 1 or first_number(rows[0][2]) < TESTED:
+            return None
+        mean, word = (rows[0][table.columns.index(name)] for name in ("mean", "verdict"))
+        return mean, word
 
     def relation(self, clock: str, relation: str, cells: Sequence[str]) -> tuple[str, list[str]]:
         """Return the mean differences of a relation in some cells, and the verdicts."""
@@ -168,9 +249,12 @@ class Evidence:
 
 DTT, DHH = ("Dtt sr", "Dtt 2nn", "Dtt cnn"), ("Dhh sr", "Dhh 2nn", "Dhh cnn")
 TENTH = "small: 2NN, a tenth of the data, 2 seeds"
-TABLES, SMALL_TABLES, COSTS_TABLES = (
-    f"[tables](tables/reproduction-{name}.md)" for name in ("efficiency", "small", "costs")
+TABLES, SMALL_TABLES, COSTS_TABLES, MEDIUM_TABLES = (
+    f"[tables](tables/reproduction-{name}.md)"
+    for name in ("efficiency", "small", "costs", "medium")
 )
+BY_TIME = "Accuracy (%) when FedAvg has taken its steps"
+UNTESTED = "; no paired test, which needs more seeds"
 
 
 def accuracy(e: Evidence) -> list[Claim]:
@@ -180,30 +264,21 @@ def accuracy(e: Evidence) -> list[Claim]:
         ("up to 22.2 points above HierFAVG (abstract; MNIST-F, CNN)", "mnist-f", HIER),
         ("up to 17.4 points above FedAvg (CelebA, CNN)", "celeba", AVG),
     ):
-        ahead = e.small["How far FedAvg-IC is ahead, in points"]
+        source = e.below_full("accuracy", f"{BY_TIME}, {HONEST}", [{"data": data}])
+        ahead = source.tables["How far FedAvg-IC is ahead, in points"]
         cells = [ahead.row(clock=clock, data=data, of=of) for clock in (MIX, HONEST)]
         at = ahead.columns.index("authors' groups")
         mixed, honest = (NOT_RUN if row[at] == "-" else row[at] for row in cells)
-        rests = TENTH if mixed != NOT_RUN else "-"
-        claims.append(
-            Claim(text, mixed, honest, rests, [row[at + 1] for row in cells], SMALL_TABLES)
-        )
+        rests = source.rests if mixed != NOT_RUN else "-"
+        words = [row[at + 1] for row in cells]
+        claims.append(Claim(text, mixed, honest, rests, words, source.shown))
     curves = "[curves](efficiency-dtt-2nn.png), " + TABLES
     for other, name in ((AVG, "FedAvg"), (HIER, "HierFAVG")):
         mixed, honest, words = e.pair(f"{IC} > {other}", DTT)
         rests = e.seeds(DTT, f"{IC} > {other}")
         text = f"above {name} by time on MNIST-O, Dtt (points)"
         claims.append(Claim(text, mixed, honest, rests, words, curves))
-    told, words = [], []
-    for clock in (MIX, HONEST):
-        table = e.small[f"Accuracy (%) when FedAvg has taken its steps, {clock}"]
-        rows = {data: table.row(data=data) for data in ("mnist-f", "femnist")}
-        at = table.columns.index("FedAvg-IC - FedAvg")
-        told.append(", ".join(f"{data} {row[at]} and {row[at + 1]}" for data, row in rows.items()))
-        words += [row[-1] for row in rows.values()]
-    text = "above FedAvg and HierFAVG by time on MNIST-F and FEMNIST, Dtt (points)"
-    rests = f"{TENTH}; FEMNIST learns next to nothing in 60 steps"
-    claims.append(Claim(text, told[0], told[1], rests, words, SMALL_TABLES))
+    claims += [_by_time(e, "mnist-f", "MNIST-F"), _by_time(e, "femnist", "FEMNIST")]
     for upper, lower, text in (
         (IC, AVG, "above FedAvg by epochs, Dtt (points)"),
         (BY_HOPS, BY_DATA, "FedAvg-C, too, above FedAvg-I by epochs, Dtt (points)"),
@@ -230,6 +305,33 @@ def accuracy(e: Evidence) -> list[Claim]:
         text = f"on Dhh {tale} and FedAvg are level by epochs (points)"
         claims.append(Claim(text, by_step, "the same", rests, words, TABLES))
     return claims
+
+
+def _by_time(e: Evidence, data: str, name: str) -> Claim:
+    """Judge whether FedAvg-IC is above both by time on a dataset; by pairs, if there are enough."""
+    source = e.below_full("accuracy", f"{BY_TIME}, {HONEST}", [{"data": data}])
+    told: list[str] = []
+    words: list[str] = []
+    rests = source.rests
+    for clock in (MIX, HONEST):
+        title = f"Relations the paper states, {clock}"
+        pairs = [e.tested(source, title, f"{IC} > {other}", data) for other in (AVG, HIER)]
+        means = [pair[0] for pair in pairs if pair]
+        if len(means) < len(pairs):
+            table = source.tables[f"{BY_TIME}, {clock}"]
+            row = table.row(data=data)
+            at = table.columns.index("FedAvg-IC - FedAvg")
+            means = row[at : at + 2]
+            words += ["holds" if float(mean) > 0 else "does not hold" for mean in means]
+            rests = source.rests + UNTESTED
+        else:
+            words += [pair[1] for pair in pairs if pair]
+        told.append(" and ".join(means))
+    said = ""
+    if not source.seeds and data == "femnist":
+        rests, said = f"{source.rests}; it learns next to nothing in 60 steps", "open"
+    text = f"above FedAvg and HierFAVG by time on {name}, Dtt (points)"
+    return Claim(text, told[0], told[1], rests, words, source.shown, said)
 
 
 def efficiency(e: Evidence) -> list[Claim]:
@@ -330,56 +432,111 @@ def appendix(e: Evidence) -> list[Claim]:
             SMALL_TABLES,
         )
     )
-    steps = e.small["Accuracy (%) after as many epochs, by learning steps"]
-    rows = [steps.row(algorithm=name) for name in (AVG, HIER, IC)]
-    claims.append(
-        Claim(
-            "25 steps instead of 5 cost everybody accuracy, FedAvg-IC least (points lost)",
-            ", ".join(f"{row[0].split()[0]} {row[4][1:]}" for row in rows),
-            "the same",
-            f"{TENTH}; no paired test, which needs more seeds",
-            [row[-1] for row in rows],
-            SMALL_TABLES,
-        )
-    )
+    return [*claims, _steps(e), *_speeds(e), *_spreads(e), *_skews(e)]
+
+
+def _steps(e: Evidence) -> Claim:
+    """Judge what 25 steps cost; by pairs, if there are enough."""
+    title = "Accuracy (%) after as many epochs, by learning steps"
+    three = (AVG, HIER, IC)
+    source = e.below_full("learning-steps", title, [{"algorithm": name} for name in three])
+    rows = [source.tables[title].row(algorithm=name) for name in three]
+    told = ", ".join(f"{row[0].split()[0]} {row[4].lstrip('+')}" for row in rows)
+    relations = [*(f"loss of {name} > 0" for name in three), f"loss of {AVG} > {IC}"]
+    paired = "Whom 25 learning steps cost accuracy, and whom the most"
+    pairs = [e.tested(source, paired, relation, "") for relation in relations]
+    words = [pair[1] for pair in pairs if pair]
+    rests = source.rests
+    if len(words) < len(pairs):
+        words, rests = [row[-1] for row in rows], source.rests + UNTESTED
+    text = "25 steps instead of 5 cost everybody accuracy, FedAvg-IC least (points lost)"
+    return Claim(text, told, "the same", rests, words, source.shown)
+
+
+def _speeds(e: Evidence) -> list[Claim]:
+    """Judge what links, processors and topologies do; topologies by pairs, if there are enough."""
+    title = f"Seconds to FedAvg's final accuracy by links, processors and topology, {HONEST}"
+    every = [
+        {"topology": topology, "MByte/s": link, "GFLOPS": gflops}
+        for topology in ("fat-tree", "jellyfish")
+        for link in ("10", "100")
+        for gflops in ("5", "250")
+    ]
+    source = e.below_full("speeds", title, every)
+    claims = []
     for text, key in (
         ("250 GFLOPS are faster than 5", "250 GFLOPS are faster than 5"),
         ("100 MByte/s are faster than 10", "100 MByte/s are faster than 10"),
         ("the jellyfish is faster than the fat tree", "the jellyfish is faster"),
     ):
-        row = e.small["What the paper says of links, processors and topologies"].row(claim=key)
-        rests = f"{TENTH}; no paired test" if "jelly" in text else TENTH
-        claims.append(Claim(text, _yes(row[1]), _yes(row[2]), rests, row[1:], SMALL_TABLES))
-    noise = e.small["Noise by how unequal nodes are"]
-    rows = [noise.row(distribution=name) for name in ("normal, SD 5", "exponential")]
-    told = "; ".join(f"{row[0]}: {_yes(row[-1])}" for row in rows)
-    text = "curves are noisier with SD 5 and with the exponential"
-    claims.append(Claim(text, told, "the same", TENTH, [row[-1] for row in rows], SMALL_TABLES))
-    text = "FedAvg-IC converges first however unequal the nodes"
-    title = "Seconds to FedAvg's final accuracy, by how unequal nodes are"
-    claims.append(_of_clocks(e, text, title, "distribution"))
-    text = "six diversities on MNIST-O: who is behind FedAvg-IC, and nobody ahead"
-    title = "Accuracy (%) when FedAvg has taken its steps, by class diversity"
-    claims.append(_of_clocks(e, text, title, "diversity"))
-    text = "the same on MNIST-F, FEMNIST and CelebA"
-    claims.append(Claim(text, NOT_RUN, NOT_RUN, "-", [NOT_RUN], "-"))
+        table = source.tables["What the paper says of links, processors and topologies"]
+        words, rests = table.row(claim=key)[1:], source.rests
+        told = [_yes(word) for word in words]
+        if "jelly" in text:
+            relation = f"{IC}: fat tree > jellyfish"
+            paired = "Seconds that the jellyfish saves over the fat tree"
+            pairs = [e.tested(source, paired, f"{relation}, {c}", "") for c in (MIX, HONEST)]
+            known = [pair for pair in pairs if pair]
+            if len(known) == len(pairs):
+                told = [f"by {mean.lstrip('+')} s" for mean, _ in known]
+                words = [word for _, word in known]
+            else:
+                rests = source.rests + UNTESTED
+        claims.append(Claim(text, told[0], told[1], rests, words, source.shown))
     return claims
 
 
-def _of_clocks(e: Evidence, claim: str, title: str, key: str) -> Claim:
+def _spreads(e: Evidence) -> list[Claim]:
+    """Judge what unequal nodes do."""
+    title = "Seconds to FedAvg's final accuracy, by how unequal nodes are"
+    names = ("normal, SD 1", "normal, SD 3", "normal, SD 5", "exponential")
+    every = [{"distribution": name} for name in names]
+    source = e.below_full("distributions", f"{title}, {HONEST}", every)
+    noise = source.tables["Noise by how unequal nodes are"]
+    rows = [noise.row(distribution=name) for name in ("normal, SD 5", "exponential")]
+    told = "; ".join(f"{row[0]}: {_yes(row[-1])}" for row in rows)
+    text = "curves are noisier with SD 5 and with the exponential"
+    words = [row[-1] for row in rows]
+    first = "FedAvg-IC converges first however unequal the nodes"
+    return [
+        Claim(text, told, "the same", source.rests, words, source.shown),
+        _of_clocks(source, first, title, "distribution"),
+    ]
+
+
+def _skews(e: Evidence) -> list[Claim]:
+    """Judge six kinds of skew on every dataset that has them all."""
+    title = f"{BY_TIME}, by class diversity"
+    kinds = ("Dtt", "Dtq", "Dth", "Dqq", "Dqh", "Dhh")
+    text = "six diversities on {}: who is behind FedAvg-IC, and nobody ahead"
+    claims: list[Claim] = []
+    left = ["CelebA"]
+    for data, name in (("femnist", "FEMNIST"), ("mnist-f", "MNIST-F"), ("mnist-o", "MNIST-O")):
+        every = [{"data": data, "diversity": kind} for kind in kinds]
+        source = e.below_full("diversities", f"{title}, {HONEST}", every)
+        if source.seeds or data == "mnist-o":
+            claims.insert(0, _of_clocks(source, text.format(name), title, "diversity", data))
+        else:
+            left.insert(0, name)
+    others = ", ".join(left[:-1]) + " and " * bool(left[:-1]) + left[-1]
+    return [*claims, Claim(f"the same on {others}", NOT_RUN, NOT_RUN, "-", [NOT_RUN], "-")]
+
+
+def _of_clocks(source: Source, claim: str, title: str, key: str, data: str = "") -> Claim:
     """Judge a claim by the last column of a table by each clock."""
     told, words = [], []
     for clock in (MIX, HONEST):
-        table = e.small[f"{title}, {clock}"]
-        good = [row for row in table.rows if row[-1] == "reproduced"]
+        table = source.tables[f"{title}, {clock}"]
+        rows = [row for row in table.rows if not data or row[table.columns.index("data")] == data]
+        good = [row for row in rows if row[-1] == "reproduced"]
         names = ", ".join(row[table.columns.index(key)] for row in good)
-        told.append(f"{len(good)} of {len(table.rows)}{f': {names}' if good else ''}")
-        words += [row[-1] for row in table.rows]
-    return Claim(claim, told[0], told[1], TENTH, words, SMALL_TABLES)
+        told.append(f"{len(good)} of {len(rows)}{f': {names}' if good else ''}")
+        words += [row[-1] for row in rows]
+    return Claim(claim, told[0], told[1], source.rests, words, source.shown)
 
 
 def _yes(word: str) -> str:
-    return "yes" if word == "reproduced" else "no"
+    return "yes" if word == "reproduced" else NOT_RUN if word == NOT_RUN else "no"
 
 
 def theory(e: Evidence) -> list[Claim]:
@@ -434,11 +591,17 @@ def left() -> str:
     return f"{table}\n\n{textwrap.fill(said, WIDEST)}"
 
 
-def _count(claims: Sequence[Claim], word: str) -> tuple[str, str, str]:
-    """Say how many claims have a verdict, and how many of these rest on small runs alone."""
+def left_at_medium(e: Evidence) -> str:
+    """Write how many runs of what are there at medium scale."""
+    rows = [(name, part.runs, part.there) for name, part in e.medium.items()]
+    return _table(("experiment", "runs", "complete"), rows)
+
+
+def _count(claims: Sequence[Claim], word: str) -> tuple[str, ...]:
+    """Say how many claims have a verdict, and how many of these rest on smaller runs alone."""
     found = [claim for claim in claims if claim.verdict == word]
-    small = sum(claim.rests.startswith("small") for claim in found)
-    return word, str(len(found)), str(small)
+    of_scale = (sum(c.rests.startswith(scale) for c in found) for scale in ("medium", "small"))
+    return word, str(len(found)), *map(str, of_scale)
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -448,7 +611,8 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def page() -> str:
     """Write the page: the prose beside this file, filled with tables and counts."""
-    e = Evidence(*(read(path.read_text()) for path in (FULL, SMALL, COSTS)))
+    full, small, costs = (read(path.read_text()) for path in (FULL, SMALL, COSTS))
+    e = Evidence(full, small, costs, parts_of(MEDIUM.read_text()))
     free = e.full["If group means took no time, by the paper's clock otherwise"]
     near = [row[-1] for row in free.rows if row[3] != "-"]
     makers = (accuracy, efficiency, appendix, theory)
@@ -456,10 +620,11 @@ def page() -> str:
     every = [claim for claims in parts.values() for claim in claims]
     return PROSE.read_text().format(
         total=_table(
-            ("verdict", "claims", "of them at small scale alone"),
+            ("verdict", "claims", "of them at medium scale", "at small scale alone"),
             [_count(every, word) for word in WORDS],
         ),
         free=f"{near.count('reproduced')} of {len(near)}",
+        medium=left_at_medium(e),
         left=left(),
         **{name: _table(HEAD, [each.cells() for each in claims]) for name, claims in parts.items()},
     )

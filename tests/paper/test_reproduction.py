@@ -14,7 +14,7 @@ import pytest
 
 from coterie.analysis.compare import seconds_to
 from coterie.analysis.format import number
-from coterie.config.files import load_experiment, make_config, read_experiment
+from coterie.config.files import Scale, load_experiment, make_config, read_experiment
 from coterie.config.shipped import experiment_path
 from coterie.core.errors import DataError
 from coterie.paper import REPRODUCTIONS, Table, judge
@@ -436,18 +436,23 @@ def test_what_is_complete_is_shown_without_running_and_without_the_data(
     assert len(find_runs([out])[0]) == 1
 
 
-def test_the_runs_that_are_kept_are_complete_runs_of_the_experiment() -> None:
-    archive = Path(__file__).parents[2] / "docs" / "results" / "efficiency-runs.tar.xz"
+@pytest.mark.parametrize(("kept", "scale"), [("efficiency", "full"), ("medium", "medium")])
+def test_the_runs_that_are_kept_are_complete_runs_of_the_experiment(
+    kept: str, scale: Scale
+) -> None:
+    archive = Path(__file__).parents[2] / "docs" / "results" / f"{kept}-runs.tar.xz"
     with tarfile.open(archive) as packed:
-        told = json.load(packed.extractfile("efficiency/runs.json") or io.BytesIO())["runs"]
-        names = set(packed.getnames())
-        for run in told:
-            summary = packed.extractfile(f"efficiency/{run['folder']}/summary.json")
-            assert summary is not None
-            assert json.load(summary)["status"] == "complete"
-    wanted = set(load_experiment(experiment_path("efficiency")))
-    assert {make_config(run["config"]) for run in told} <= wanted
-    assert {name.split("/")[1] for name in names} == {"runs.json", *(r["folder"] for r in told)}
+        names = packed.getnames()
+        for folder in {name.split("/")[0] for name in names}:
+            told = json.load(packed.extractfile(f"{folder}/runs.json") or io.BytesIO())["runs"]
+            wanted = load_experiment(experiment_path(folder.removesuffix("-medium")), scale=scale)
+            assert {make_config(run["config"]) for run in told} <= set(wanted)
+            own = {name.split("/")[1] for name in names if name.startswith(f"{folder}/")}
+            assert own == {"runs.json", *(run["folder"] for run in told)}
+        for name in names:
+            if name.endswith("/summary.json"):
+                summary = json.load(packed.extractfile(name) or io.BytesIO())
+                assert summary["status"] == "complete"
 
 
 def test_a_reproduction_shows_its_settings_in_the_order_of_its_file(
