@@ -493,10 +493,16 @@ def _spreads(e: Evidence) -> list[Claim]:
     every = [{"distribution": name} for name in names]
     source = e.below_full("distributions", f"{title}, {HONEST}", every)
     noise = source.tables["Noise by how unequal nodes are"]
-    rows = [noise.row(distribution=name) for name in ("normal, SD 5", "exponential")]
-    told = "; ".join(f"{row[0]}: {_yes(row[-1])}" for row in rows)
-    text = "curves are noisier with SD 5 and with the exponential"
-    words = [row[-1] for row in rows]
+    curves = noise.columns[1:-1]
+    calm, *rows = (
+        [float(cell) for cell in noise.row(distribution=name)[1:-1]]
+        for name in (names[0], *names[2:])
+    )
+    more = [[a > b for a, b in zip(row, calm, strict=True)] for row in rows]
+    each = [", ".join(c for c, yes in zip(curves, row, strict=True) if yes) for row in more]
+    told = "; ".join(f"{name}: {who or 'none'}" for name, who in zip(names[2:], each, strict=True))
+    text = "all curves are noisier with SD 5 and with the exponential (which are)"
+    words = ["holds" if yes else "does not hold" for row in more for yes in row]
     first = "FedAvg-IC converges first however unequal the nodes"
     return [
         Claim(text, told, "the same", source.rests, words, source.shown),

@@ -18,7 +18,7 @@ from coterie.config.files import Scale, load_experiment, make_config, read_exper
 from coterie.config.shipped import experiment_path
 from coterie.core.errors import DataError
 from coterie.paper import REPRODUCTIONS, Table, judge
-from coterie.paper.curves import by_diversity, by_spread, by_time, noises
+from coterie.paper.curves import by_diversity, by_spread, by_time, noises, on_the_way
 from coterie.paper.decomposition import decomposed, to_printed, within_reach
 from coterie.paper.efficiency import PRINTED, Cell, runs_of, whole_targets
 from coterie.paper.runs import (
@@ -30,6 +30,7 @@ from coterie.paper.runs import (
     Runs,
     Times,
     accuracy_at,
+    honest,
     targets,
     times,
     with_group_means_of,
@@ -94,6 +95,13 @@ def test_only_seeds_that_everybody_has_are_compared() -> None:
     assert column(by_time(Runs((*runs.members, *lucky[:2])), ""), "verdict") == ["reproduced"]
     apart = Runs((*trio(0, 0.7, 0.6, 0.6)[:2], lucky[2]))
     assert column(by_time(apart, ""), "verdict") == ["not run"]
+
+
+def test_who_is_ahead_is_told_while_fedavg_takes_its_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("coterie.paper.curves.CLOCKS", {"honest": honest})
+    (row,) = on_the_way(Runs((*trio(0, 0.7, 0.6, 0.8), *trio(1, 0.7, 0.6, 0.6)))).rows
+    assert row[0] == "honest"
+    assert row[2:] == ["2", "+60.0", "+35.0", "+35.0", "+0.0"]
 
 
 def test_accuracy_at_a_time_is_the_last_measured_by_then() -> None:

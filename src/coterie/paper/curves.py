@@ -69,7 +69,7 @@ def accuracies(runs: Runs) -> list[Table]:
         judged = _above(final, (FEDAVG_C, THEIRS), (FEDAVG, HIERFAVG, FEDAVG_I)) if told else ""
         cells = [percent(final[name]) for name in runs.labels]
         by_step.rows.append([data, _n(some), *cells, judged])
-    return [*tables, claims, by_step]
+    return [*tables, on_the_way(runs), claims, by_step]
 
 
 def by_time(runs: Runs, clock: str) -> Table:
@@ -89,6 +89,22 @@ def by_time(runs: Runs, clock: str) -> Table:
         cells = [percent(then.get(name)) for name in runs.labels]
         judged = holds(ahead, f"behind by {points(min(over, key=_known))[1:]}")
         found.rows.append([data, _n(some), *cells, *map(points, over), judged])
+    return found
+
+
+def on_the_way(runs: Runs) -> Table:
+    """Say how far FedAvg-IC is ahead, or behind, while FedAvg takes its steps."""
+    parts = {"a quarter": 0.25, "half": 0.5, "three quarters": 0.75, "all": 1.0}
+    found = Table(
+        "How far FedAvg-IC is above FedAvg when FedAvg has taken a part of its steps, in points",
+        ("clock", "data", "n", *parts),
+        foot="As last measured by then. FedAvg-IC grouped as the authors do.",
+    )
+    for clock, by in CLOCKS.items():
+        for data, every in by(runs).each("data.name"):
+            some = every.level()
+            gaps = (_gap(_then(some, part), THEIRS, FEDAVG) for part in parts.values())
+            found.rows.append([clock, data, _n(some), *map(points, gaps)])
     return found
 
 
@@ -226,11 +242,13 @@ def _spreads(runs: Runs) -> list[tuple[str, Runs]]:
     return found
 
 
-def _then(runs: Runs) -> Named:
-    """Mean accuracy of every algorithm when FedAvg has taken its steps."""
+def _then(runs: Runs, part: float = 1.0) -> Named:
+    """Mean accuracy of every algorithm when FedAvg has taken its steps, or a part of them."""
     ends = budgets(runs)
     return {
-        name: mean_of([accuracy_at(run, ends[s]) for s, run in runs.of(name).seeds().items()])
+        name: mean_of(
+            [accuracy_at(run, part * ends[s]) for s, run in runs.of(name).seeds().items()]
+        )
         for name in runs.labels
         if ends
     }
