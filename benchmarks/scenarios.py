@@ -45,11 +45,13 @@ from coterie.analysis.tuning import (
     values_at,
 )
 from coterie.cli.trials import doings
+from coterie.config.factories import load_dataset
 from coterie.config.files import changed
 from coterie.config.prepare import prepare
 from coterie.config.settings import Config
 from coterie.config.shipped import read_configs, scenarios
 from coterie.core.errors import CoterieError
+from coterie.data import Dataset
 from coterie.preview.advice import Advice
 from coterie.preview.plan import plans
 from coterie.preview.scenarios import survey
@@ -77,11 +79,19 @@ class End(NamedTuple):
     least: float | None
 
 
+def dataset_of(config: Config, known: dict[object, Dataset] = {}) -> Dataset:  # noqa: B006
+    """Load the examples, once for all runs of a scenario."""
+    if config.data not in known:
+        known.clear()
+        known[config.data] = load_dataset(config)
+    return known[config.data]
+
+
 def ran(config: Config, target: float, slow: str, within: float = math.inf) -> End:
     """Train to a loss, if within some seconds; a run that diverges has none."""
     least = None
     try:
-        for s in rounds(prepare(config).problem):
+        for s in rounds(prepare(config, dataset_of(config)).problem):
             loss = s.row.train_loss
             if s.row.seconds > within:
                 break
@@ -107,7 +117,8 @@ def aim_of(config: Config) -> float:
         more = {"train.lr": factor * config.train.lr, "train.steps": config.train.steps}
         only = {**METHODS["fedavg"].settings, "algorithm.tau1": 1, "train.eval_every": 10**6}
         try:
-            *_, last = rounds(prepare(with_seed(config, config.seed, {**only, **more})).problem)
+            one = with_seed(config, config.seed, {**only, **more})
+            *_, last = rounds(prepare(one, dataset_of(one)).problem)
             found.append(last.row.train_loss or math.inf)
         except CoterieError:
             continue
