@@ -264,6 +264,35 @@ class Remembering(Small):
         return self.head(self.act(self.body(x.flatten(1))))  # type: ignore[no-any-return]
 
 
+class CountingInItsClass(Small):
+    calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        CountingInItsClass.calls += 1
+        x = self.body(x.flatten(1))
+        return self.head(F.relu(x) if CountingInItsClass.calls < 40 else x)  # type: ignore[no-any-return]
+
+
+class Listing(Small):
+    calls: list[int] = []  # noqa: RUF012  what is shared is the point
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls.append(1)
+        x = self.body(x.flatten(1))
+        return self.head(F.relu(x) if len(self.calls) < 40 else x)  # type: ignore[no-any-return]
+
+
+calls = 0
+
+
+class CountingInAGlobal(Small):
+    def forward(self, x: Tensor) -> Tensor:
+        global calls  # noqa: PLW0603  that is the point
+        calls += 1
+        x = self.body(x.flatten(1))
+        return self.head(F.relu(x) if calls < 40 else x)  # type: ignore[no-any-return]
+
+
 class Called(Small):
     def __call__(self, x: Tensor) -> Any:
         return -super().__call__(x)
@@ -293,5 +322,6 @@ OTHERS: list[Callable[[], nn.Module]] = [
     *(Training, Evaluating, Counting, CountingInside, Drawing, OwnDraws, Twice, Residual),
     *(Logarithms, Unused, Turned, Without, Detached, Rounded, Buffered, Looking, TwoInputs),
     *(Mixing, Kept, Remembering, Called, patched, hooked),
+    *(CountingInItsClass, CountingInAGlobal, Listing),
 ]
 EXAMPLES = torch.zeros(3, *SHAPE)

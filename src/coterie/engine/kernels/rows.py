@@ -4,13 +4,13 @@ A forward is traced by torch.fx. What cannot be seen to be a row is None: it tra
 """
 
 import copy
+import dis
 import operator
-import pickle
 import random
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from inspect import isroutine
+from inspect import isfunction, isroutine
 from threading import Lock
 from types import ModuleType
 from typing import Any
@@ -25,6 +25,8 @@ from coterie.engine.kernels.dense import has_hooks
 from coterie.engine.module import inputs
 from coterie.models.norm import LocalNorm
 
+PLAIN = (bool, int, float, complex, str, bytes, torch.dtype, torch.device, np.generic)
+CHANGING = ("STORE_ATTR", "DELETE_ATTR", "STORE_GLOBAL", "DELETE_GLOBAL", "STORE_SUBSCR")
 Named = list[nn.Module | str]  # a module of the traced one by its name, or one for a call
 
 _tracing = Lock()  # torch.fx takes the place of Module.__call__ while it traces
@@ -50,7 +52,7 @@ def find_row(
     """
     if type(model) is nn.Sequential:
         return model
-    if not _is_usual(model) or inputs(x[:0], dtype).dtype != dtype:
+    if not _is_usual(model) or _changes_something(model) or inputs(x[:0], dtype).dtype != dtype:
         return None
     try:
         with _as_it_was():
@@ -114,11 +116,44 @@ def _kept(value: object, seen: set[int]) -> object:
         return id(value), value._version
     parts = _inside(value)
     if parts is None:
-        return pickle.dumps(value)
+        return _told(value)
     if id(value) in seen:
         return id(value)
     seen.add(id(value))
     return id(value), [_kept(part, seen) for part in parts]
+
+
+def _told(value: object) -> object:
+    """Return a value of one piece so that it can be compared; other kinds might change unseen."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, value.tobytes()
+    if isinstance(value, set | frozenset):
+        return sorted(map(repr, value))
+    if value is None or isinstance(value, PLAIN):
+        return repr(value)
+    raise ValueError(f"a {type(value).__name__} cannot be seen to stay as it is")
+
+
+def _changes_something(model: nn.Module) -> bool:
+    """Whether a method of somebody's class sets what may last: an attribute, a global, an item.
+
+    A counter in a class or a global may change what a forward does after many calls.
+    """
+    own = {c for m in model.modules() for c in _own_classes(m)}
+    methods = (f for c in own for name, f in vars(c).items() if name != "__init__")
+    codes = (f.__code__ for f in methods if isfunction(f))
+    return any(line.opname in CHANGING for code in codes for line in dis.get_instructions(code))
+
+
+def _own_classes(module: nn.Module) -> list[type]:
+    """List the classes of a module that are neither torch's nor ours."""
+    every = (c for c in type(module).__mro__ if c is not object)
+    return [c for c in every if not c.__module__.startswith(("torch.", "coterie."))]
+
+
+def _is_data(value: object) -> bool:
+    """Whether what a class has is neither a method nor a property."""
+    return not (callable(value) or isinstance(value, property | classmethod | staticmethod))
 
 
 def _inside(value: object) -> list[object] | None:
@@ -128,7 +163,8 @@ def _inside(value: object) -> list[object] | None:
     if isinstance(value, list | tuple):
         return list(value)
     if isinstance(value, nn.Module):
-        return [*vars(value), *vars(value).values()]
+        shared = (v for c in _own_classes(value) for k, v in vars(c).items() if k[:2] != "__")
+        return [*vars(value), *vars(value).values(), *(v for v in shared if _is_data(v))]
     return [] if isroutine(value) or isinstance(value, type | ModuleType) else None
 
 
