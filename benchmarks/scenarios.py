@@ -18,7 +18,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from coterie.analysis.fair import (
     COMBINED,
@@ -32,7 +32,7 @@ from coterie.analysis.fair import (
     ratio,
     space_of,
 )
-from coterie.analysis.trials import TAU, TAU1, TAU2, Kept, try_out
+from coterie.analysis.trials import NO_END, TAU, TAU1, TAU2, End, Kept, trained, try_out
 from coterie.analysis.tuning import (
     REACHED,
     Axis,
@@ -71,14 +71,6 @@ AUTO = {  # a run that chooses groups and schedule by a pilot
 KIND = {"fedavg": "FedAvg", "edges": "edges", "groups": "searched"}
 
 
-class End(NamedTuple):
-    """Where a run was at the target, or else the least loss."""
-
-    seconds: float | None
-    slow_bytes: float | None
-    least: float | None
-
-
 def dataset_of(config: Config, known: dict[object, Dataset] = {}) -> Dataset:  # noqa: B006
     """Load the examples, once for all runs of a scenario."""
     if config.data not in known:
@@ -88,20 +80,11 @@ def dataset_of(config: Config, known: dict[object, Dataset] = {}) -> Dataset:  #
 
 
 def ran(config: Config, target: float, slow: str, within: float = math.inf) -> End:
-    """Train to a loss, if within some seconds; a run that diverges has none."""
-    least = None
+    """Train to a loss, if within some seconds; what cannot be run is no end."""
     try:
-        for s in rounds(prepare(config, dataset_of(config)).problem):
-            loss = s.row.train_loss
-            if s.row.seconds > within:
-                break
-            if s.t and loss is not None:
-                least = loss if least is None else min(loss, least)
-                if loss <= target:
-                    return End(s.row.seconds, float(s.row.bytes_by_tier.get(slow, 0)), least)
+        return trained(config, dataset_of(config), target, slow, within)
     except CoterieError:
-        return End(None, None, None)
-    return End(None, None, least)
+        return NO_END
 
 
 def with_seed(config: Config, seed: int, more: Mapping[str, Any]) -> Config:
