@@ -32,7 +32,6 @@ from coterie.analysis.fair import (
     ratio,
     space_of,
 )
-from coterie.analysis.trials import NO_END, TAU, TAU1, TAU2, End, Kept, trained, try_out
 from coterie.analysis.tuning import (
     REACHED,
     Axis,
@@ -44,7 +43,6 @@ from coterie.analysis.tuning import (
     score,
     values_at,
 )
-from coterie.cli.trials import doings
 from coterie.config.factories import load_dataset
 from coterie.config.files import changed
 from coterie.config.prepare import prepare
@@ -53,8 +51,10 @@ from coterie.config.shipped import read_configs, scenarios
 from coterie.core.errors import CoterieError
 from coterie.data import Dataset
 from coterie.preview.advice import Advice
+from coterie.preview.kept_trials import NO_END, End, Kept
 from coterie.preview.plan import plans
 from coterie.preview.scenarios import survey
+from coterie.preview.trials import TAU, TAU1, TAU2, doings, trained, try_out
 from coterie.render.page.advice import schedule, settings
 from coterie.simulation.loop import rounds
 

@@ -130,7 +130,7 @@ def test_ctrl_c_tells_how_to_go_on(tiny: Path, monkeypatch: pytest.MonkeyPatch) 
     def stopped(*given: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("coterie.analysis.trials.trained", stopped)
+    monkeypatch.setattr("coterie.preview.trials.trained", stopped)
     done = coterie("plan", tiny, "--trials", 2, *QUICKLY)
     assert done.exit_code != 0
     assert (

@@ -114,16 +114,32 @@ def open_ends(space: Space, tried: Mapping[Point, Score]) -> list[str]:
     >>> open_ends(line, {(1,): (0, 9.0)})
     ['2 neighbours of the best were not tried']
     """
-    point, found = best(tried), []
-    for axis, at in zip(space, point, strict=True):
-        if len(axis.values) > 1 and at in (0, len(axis.values) - 1):
-            end = "largest" if at else "least"
-            if _may_go_on(axis, at):
-                found.append(f"{axis.name} is best at {axis.values[at]}, the {end} in the list")
-    if missing := sum(near not in tried for near in neighbours(space, point)):
+    point = best(tried)
+    told = [at_an_end(axis, at) for axis, at in zip(space, point, strict=True)]
+    found = [line for line in told if line]
+    if missing := untried(space, tried):
         what = "1 neighbour" if missing == 1 else f"{missing} neighbours"
         found.append(f"{what} of the best {'was' if missing == 1 else 'were'} not tried")
     return found
+
+
+def at_an_end(axis: Axis, at: int) -> str:
+    """Say that a value is the first or the last of its list, if what is best may lie beyond.
+
+    >>> at_an_end(Axis("train.lr", (1, 2, 3)), 2), at_an_end(Axis("tau1", (1, 2, 3)), 0)
+    ('train.lr is best at 3, the largest in the list', '')
+    """
+    inside = len(axis.values) == 1 or at not in (0, len(axis.values) - 1)
+    if inside or not _may_go_on(axis, at):
+        return ""
+    return (
+        f"{axis.name} is best at {axis.values[at]}, the {'largest' if at else 'least'} in the list"
+    )
+
+
+def untried(space: Space, tried: Mapping[Point, Score]) -> int:
+    """Count the neighbours of the best point that were not tried."""
+    return sum(near not in tried for near in neighbours(space, best(tried)))
 
 
 def _may_go_on(axis: Axis, at: int) -> bool:

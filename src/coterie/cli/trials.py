@@ -10,7 +10,6 @@ from shlex import join, quote
 from typing import Any
 
 from coterie.analysis.fair import GIVEN, METHODS, Reached, Target, ratio
-from coterie.analysis.trials import TAU2, Doing, Kept, Ran, Tried, doing, settings, try_out
 from coterie.cli.commands import echo, loading
 from coterie.cli.pages import check_file, print_page, write_files
 from coterie.config.files import changed, named_code
@@ -18,19 +17,16 @@ from coterie.config.settings import AlgorithmConfig, Config
 from coterie.core.amounts import duration, size
 from coterie.core.errors import CoterieError
 from coterie.core.types import Json
-from coterie.preview.advice import Advice, Candidate, Kind
+from coterie.preview.advice import Advice
 from coterie.preview.data import title_of
+from coterie.preview.kept_trials import Kept
 from coterie.preview.plan import planned, plans
 from coterie.preview.scenarios import survey
+from coterie.preview.trials import Ran, Tried, doings, settings, try_out
+from coterie.render.page.advice import how_often
 from coterie.render.page.fair import fair_figure
 from coterie.render.page.html import Page, Section, Table, page_files
 
-BY_KIND: dict[Kind, str] = {"fedavg": "fedavg", "edges": "hierfavg", "groups": "coterie"}
-NAMED: dict[Kind, str] = {
-    "fedavg": "FedAvg",
-    "edges": "grouping by edge",
-    "groups": "grouping by search",
-}
 HEAD = (
     *("", "mean after\nsteps", "lr", "groups", "to the\ntarget", "seeds", "slow tier"),
     "times\nas long",
@@ -97,27 +93,6 @@ def _checked(configs: Sequence[Config]) -> tuple[Config, float]:
 def _own_code(config: Config) -> bool:
     """Whether somebody's code has a part in a result, which nobody can tell has changed."""
     return bool(named_code(asdict(config)))
-
-
-def doings(advice: Advice, config: Config) -> list[Doing]:
-    """List what could be done, the most promising first, each beginning with what is advised."""
-    found = []
-    candidates = advice.candidates(advice.view.network)
-    for kind, option in sorted(advice.options.items(), key=lambda each: -each[1].speed):
-        own = [c for c in candidates if (c.kind, c.name) == (kind, option.what.name)]
-        begin = {
-            "algorithm.tau1": option.means.tau1,
-            "algorithm.tau2": option.means.tau2,
-            "algorithm.num_groups": len(option.what.grouping.servers),
-        }
-        ways = {tau2: _combined(own, tau2) for tau2 in (1, *TAU2)}
-        found.append(doing(NAMED[kind], BY_KIND[kind], config, begin, ways))
-    return found
-
-
-def _combined(candidates: Sequence[Candidate], tau2: int) -> bool:
-    """Whether a round is shorter where models are combined under edges."""
-    return min(candidates, key=lambda c: c.global_s + (tau2 - 1) * c.group_s).combined
 
 
 def _page(config: Config, tried: Tried, slow: str, runs: int, *, given: bool) -> Page:
@@ -192,15 +167,14 @@ def _sentence(tried: Tried) -> str:
 
 def _words(chosen: Json) -> str:
     """Say what to do, without how sure that is."""
-    tau1, tau2 = chosen["algorithm.tau1"], chosen["algorithm.tau2"]
-    steps = "every step" if tau1 == 1 else f"every {tau1} steps"
-    how = ", models combined at edges" if chosen["network.combine"] == "all" else ""
-    if tau2 == 1:
-        return f"do not group: FedAvg, a mean {steps}{how}"
-    own = METHODS["coterie"].settings["algorithm.name"] == chosen["algorithm.name"]
-    groups = f"make {chosen['algorithm.num_groups']} groups" if own else "take the network edges"
-    groups += "" if own else " as groups"
-    return f"{groups}; a group mean {steps}, a global one every {tau1 * tau2}{how}"
+    combined = chosen["network.combine"] == "all"
+    when = how_often(chosen["algorithm.tau1"], chosen["algorithm.tau2"], combined=combined)
+    if chosen["algorithm.tau2"] == 1:
+        return f"do not group: FedAvg, {when}"
+    searched = METHODS["coterie"].settings["algorithm.name"] == chosen["algorithm.name"]
+    number = chosen["algorithm.num_groups"]
+    what = f"make {number} groups" if searched else "take the network edges as groups"
+    return f"{what}; {when}"
 
 
 def _plain(tried: Tried, slow: str) -> dict[str, Any]:

@@ -81,10 +81,10 @@ def load_experiment(
     A table `[sweep]` lists several values for a key, such as `"algorithm.name" = ["fedavg",
     "fedavg-ic"]`; every combination is a run, the last key varying fastest. Values that are tables
     are settings that go together: `algorithm = [{name = "fedavg"}, {name = "fedavg-ic", tau2 =
-    10}]`. At the small scale, what stands in `[small]` and `[small.sweep]` replaces
-    settings and lists of the same name; a setting that is swept stays so. So it is at the medium
-    one with `[medium]`. A file that a setting of
-    the experiment file names is looked for in the current folder, and then beside it.
+    10}]`. At the small scale, what stands in `[small]` and `[small.sweep]` replaces settings and
+    lists of the same name; a setting that is swept stays so. At the medium scale it is `[medium]`.
+    A file that a setting of the experiment file names is looked for in the current folder, and then
+    beside it.
     """
     content = _found_beside(read_experiment(Path(path)), Path(path).parent)
     if scale != "full" and scale not in content:

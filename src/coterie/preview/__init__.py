@@ -1,1 +1,1 @@
-"""What a person asks before anything is trained: data, network, plan, schedule."""
+"""What a person asks before anything is deployed: data, network, plan, schedule, trials."""

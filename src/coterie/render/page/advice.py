@@ -39,12 +39,21 @@ def sentence(advice: Advice) -> str:
 def schedule(option: Option) -> str:
     """Say how often means are taken."""
     means = option.means
-    steps = "every step" if means.tau1 == 1 else f"every {means.tau1} steps"
-    combined = ", models combined at edges" if option.what.combined else ""
-    if means.tau2 == 1:
-        return f"a mean {steps}{combined}"
-    every = means.tau1 * means.tau2
-    return f"a group mean {steps}, a global one every {every}{combined}"
+    return how_often(means.tau1, means.tau2, combined=option.what.combined)
+
+
+def how_often(tau1: int, tau2: int, *, combined: bool) -> str:
+    """Say how often means are taken.
+
+    >>> how_often(5, 1, combined=False), how_often(1, 10, combined=True)
+    ('a mean every 5 steps', 'a group mean every step, a global one every 10, models combined at \
+edges')
+    """
+    steps = "every step" if tau1 == 1 else f"every {tau1} steps"
+    how = ", models combined at edges" if combined else ""
+    if tau2 == 1:
+        return f"a mean {steps}{how}"
+    return f"a group mean {steps}, a global one every {tau1 * tau2}{how}"
 
 
 def settings(advice: Advice) -> str:

@@ -7,15 +7,19 @@ from typing import Any
 
 import pytest
 
-from coterie.analysis import trials
-from coterie.analysis.trials import (
+from coterie.config.factories import load_dataset
+from coterie.config.files import changed, make_config, parse_override
+from coterie.config.prepare import prepare
+from coterie.config.settings import Config
+from coterie.core.errors import CoterieError
+from coterie.preview import trials
+from coterie.preview.kept_trials import NO_END, End, Kept
+from coterie.preview.scenarios import survey
+from coterie.preview.trials import (
     APART,
-    NO_END,
     SEEDS,
     TAU2,
     Doing,
-    End,
-    Kept,
     Ran,
     Tried,
     doing,
@@ -23,12 +27,6 @@ from coterie.analysis.trials import (
     trained,
     try_out,
 )
-from coterie.config.factories import load_dataset
-from coterie.config.files import changed, make_config, parse_override
-from coterie.config.prepare import prepare
-from coterie.config.settings import Config
-from coterie.core.errors import CoterieError
-from coterie.preview.scenarios import survey
 from coterie.simulation.loop import rounds
 
 NOT_COMBINED = dict.fromkeys((1, *TAU2), False)

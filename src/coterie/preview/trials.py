@@ -8,14 +8,10 @@ round, and has the least geometric mean of seconds.
 """
 
 import hashlib
-import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from os import SEEK_END
-from pathlib import Path
 
 from coterie.analysis.fair import GIVEN, METHODS, RATES, Reached, space_of
 from coterie.analysis.tuning import (
@@ -25,23 +21,32 @@ from coterie.analysis.tuning import (
     Point,
     Score,
     Space,
+    at_an_end,
+    best,
     next_points,
-    open_ends,
     score,
     size,
+    untried,
     values_at,
 )
 from coterie.config.factories import load_dataset
-from coterie.config.files import PATHS, changed, flat, to_identity
+from coterie.config.files import changed, to_identity
 from coterie.config.prepare import prepare
 from coterie.config.settings import Config
-from coterie.core.errors import CoterieError, GroupingError, RecordError, TrainingError
+from coterie.core.errors import CoterieError, GroupingError, TrainingError
 from coterie.core.types import Json, Progress
 from coterie.data import Dataset
-from coterie.data.files import file_sha256
-from coterie.runs.provenance import versions
+from coterie.preview.advice import Advice, Candidate, Kind
+from coterie.preview.kept_trials import NO_END, End, Kept, sources_of
 from coterie.simulation.loop import rounds
 
+BY_KIND: dict[Kind, str] = {"fedavg": "fedavg", "edges": "hierfavg", "groups": "coterie"}
+NAMED: dict[Kind, str] = {
+    "fedavg": "FedAvg",
+    "edges": "grouping by edge",
+    "groups": "grouping by search",
+}
+RATE = "train.lr"
 LONGEST = 6  # times the file's steps: what a run takes at most
 TAU = (1, 2, 5, 10, 25, 50, 100)  # steps between FedAvg's means
 TAU1, TAU2 = (1, 2, 5, 10, 25), (2, 5, 10, 20)  # and those of groups
@@ -49,19 +54,6 @@ FINALISTS = 3  # of everything that could be done, which are run with other seed
 CUT = 1.5  # times the best so far, where a trial ends
 SEEDS = 4  # the file's, and others
 APART = 1000  # how far the others are from the file's, so that a run with the next one is another
-
-
-@dataclass(frozen=True)
-class End:
-    """Where a run was at the loss, or else the least loss that it had."""
-
-    seconds: float | None
-    slow_bytes: float | None
-    steps: int | None
-    least: float | None
-
-
-NO_END = End(None, None, None, None)  # it diverged
 
 
 @dataclass(frozen=True)
@@ -130,59 +122,27 @@ class Tried:
     found: tuple[Ran, ...]
     chosen: Ran | None
     notes: tuple[str, ...]
-    runs: int
 
 
-@dataclass
-class Kept:
-    """What trials came to, kept in a file line by line, so that none is run twice."""
-
-    path: Path | None = None
-    known: dict[str, End] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Read what is there; a line that is cut off, or no trial's, is left out."""
-        if self.path is None or not self.path.exists():
-            return
-        with cannot_be("read", self.path):
-            lines = self.path.read_text(encoding="utf-8", errors="replace").splitlines()
-        for line in lines:
-            with suppress(ValueError, TypeError, KeyError, AttributeError):
-                told = json.loads(line)
-                key = str(told.pop("trial"))
-                end = End(**told)
-                if all(v is None or 0 <= float(v) < math.inf for v in vars(end).values()):
-                    self.known[key] = end
-
-    def keep(self, key: str, end: End) -> None:
-        """Remember what a trial came to."""
-        self.known[key] = end
-        if self.path is None:
-            return
-        with cannot_be("written", self.path):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("ab+") as file:
-                begun = file.tell() and (file.seek(-1, SEEK_END), file.read(1))[1] != b"\n"
-                line = json.dumps({"trial": key, **asdict(end)})
-                file.write(f"{chr(10) * begun}{line}\n".encode())
+def doings(advice: Advice, config: Config) -> list[Doing]:
+    """List what could be done, the most promising first, each beginning with what is advised."""
+    found = []
+    candidates = advice.candidates(advice.view.network)
+    for kind, option in sorted(advice.options.items(), key=lambda each: -each[1].speed):
+        own = [c for c in candidates if (c.kind, c.name) == (kind, option.what.name)]
+        begin = {
+            "algorithm.tau1": option.means.tau1,
+            "algorithm.tau2": option.means.tau2,
+            "algorithm.num_groups": len(option.what.grouping.servers),
+        }
+        ways = {tau2: _combined(own, tau2) for tau2 in (1, *TAU2)}
+        found.append(doing(NAMED[kind], BY_KIND[kind], config, begin, ways))
+    return found
 
 
-@contextmanager
-def cannot_be(done: str, path: Path) -> Iterator[None]:
-    """Say in one line what cannot be done with a file."""
-    try:
-        yield
-    except OSError as error:
-        raise RecordError(f"{path}: cannot be {done} ({error.strerror})") from error
-
-
-def sources_of(config: Config) -> str:
-    """Return what decides a result beside the settings: files that they name, and this version."""
-    told, lines = flat(config), [f"{versions()}"]
-    for path in (Path(str(told[key])) for key in PATHS if told[key]):
-        files = sorted(path.rglob("*")) if path.is_dir() else [path]
-        lines += [f"{file} {file_sha256(file)}" for file in files if file.is_file()]
-    return "\n".join(lines)
+def _combined(candidates: Sequence[Candidate], tau2: int) -> bool:
+    """Whether a round is shorter where models are combined under edges."""
+    return min(candidates, key=lambda c: c.global_s + (tau2 - 1) * c.group_s).combined
 
 
 def doing(
@@ -279,21 +239,17 @@ def _chosen(
             found[name] = ran
     soonest = min(found.values(), key=lambda ran: ran.rank, default=None)
     for name in found:
-        lines = open_ends(by_name[name].space, scores[name])
-        notes += [f"{name}: {line}" for line in lines if line.startswith("train.lr")]
-    open_too = [
-        name
-        for name in found
-        if any("not tried" in line for line in open_ends(by_name[name].space, scores[name]))
-    ]
-    if open_too:
-        notes.append(f"more trials may find better: {', '.join(open_too)}")
+        for axis, at in zip(by_name[name].space, best(scores[name]), strict=True):
+            if axis.name == RATE and (line := at_an_end(axis, at)):
+                notes.append(f"{name}: {line}")
+    short = [name for name in found if untried(by_name[name].space, scores[name])]
+    if short:
+        notes.append(f"more trials may find better: {', '.join(short)}")
     return Tried(
         target,
         tuple(sorted(found.values(), key=lambda ran: ran.rank)),
         soonest if soonest is not None and soonest.reached.known else None,
         tuple(notes),
-        search.runs,
     )
 
 
@@ -305,7 +261,6 @@ class _Search:
     slow: str
     kept: Kept
     progress: Progress
-    runs: int = 0
 
     @cached_property
     def sources(self) -> str:
@@ -340,7 +295,6 @@ class _Search:
 
     def run(self, seed: int, told: Json, target: float, within: float = math.inf) -> End:
         """Train to a loss, if within some seconds."""
-        self.runs += 1
         steps = {"train.steps": self.longest, "train.eval_every": 1}
         config = changed(self.config, {**steps, "train.measure": ["loss"], "seed": seed, **told})
         said = f"{to_identity(config)}\n{target!r} {self.slow}\n{self.sources}"
